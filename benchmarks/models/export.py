@@ -91,7 +91,11 @@ def main() -> None:
     tokens = torch.ones(1, 128, dtype=torch.int64)
     text = {"input_ids": tokens, "attention_mask": tokens, "token_type_ids": tokens}
     bert = transformers.BertModel(transformers.BertConfig(num_hidden_layers=6))
-    export("bert_base_6", bert, text, ["last_hidden_state", "pooler_output"])
+    fields = ["last_hidden_state", "pooler_output"]
+    export("bert_base_6", bert, text, fields)
+    token_axes = {key: {0: "batch", 1: "sequence"} for key in (*text, "last_hidden_state")}
+    axes = {**token_axes, "pooler_output": {0: "batch"}}
+    export("bert_base_6_dynamic", bert, text, fields, dynamic_axes=axes)
 
 
 if __name__ == "__main__":

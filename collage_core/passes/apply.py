@@ -118,7 +118,7 @@ class _Rewriter:
         new.metadata_props.update(value.metadata_props)
         if value.name:
             spec = self._graph.spec(value)
-            if spec.kind is ValueKind.BOUNDED:
+            if spec.kind in (ValueKind.SIZED, ValueKind.BOUNDED):
                 new.metadata_props[BOUND_METADATA] = json.dumps(spec.bound)
         self._values[value] = new
         return new

@@ -151,7 +151,7 @@ def mark_groups(graph: DataflowGraph, groups: Sequence[tuple[SubGraph, Mark]]) -
         call.metadata_props[NODES_METADATA] = json.dumps(sub_graph.names)
         for old, new in zip(form.outputs, call.outputs, strict=True):
             new.metadata_props.update(old.metadata_props)
-            if bounds[old].kind is ValueKind.BOUNDED:
+            if bounds[old].kind in (ValueKind.SIZED, ValueKind.BOUNDED):
                 new.metadata_props[BOUND_METADATA] = json.dumps(bounds[old].bound)
         nodes = [graph.nodes[index] for index in iterate_bits(sub_graph.nodes)]
         onnx_ir.convenience.replace_nodes_and_values(

@@ -16,6 +16,8 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from collage_core.ir.values.size_range import Shape
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -60,7 +62,7 @@ def optimize(
     *,
     toolchains: Sequence[str] | str | None = None,
     exclude: Sequence[str] = (),
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Optimized: ...
@@ -72,7 +74,7 @@ def optimize(
     *,
     toolchains: Sequence[str] | str | None = None,
     exclude: Sequence[str] = (),
-    input_shapes: Sequence[Mapping[str, tuple[int, ...]]],
+    input_shapes: Sequence[Mapping[str, Shape]],
     progress: Progress | None = None,
     **options: Any,
 ) -> OptimizedShapes: ...
@@ -83,7 +85,7 @@ def optimize(
     *,
     toolchains: Sequence[str] | str | None = None,
     exclude: Sequence[str] = (),
-    input_shapes: Mapping[str, tuple[int, ...]] | Sequence[Mapping[str, tuple[int, ...]]] | None = None,
+    input_shapes: Mapping[str, Shape] | Sequence[Mapping[str, Shape]] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Optimized | OptimizedShapes:

@@ -130,6 +130,10 @@ class SubstituteWarning(UserWarning):
     """Kernels of a package do not load here, and others that were lowered here run in their place, unmeasured."""
 
 
+class OutsideRangeWarning(UserWarning):
+    """A plan runs on inputs of sizes that it was neither measured nor verified for."""
+
+
 class OtherThreadsWarning(UserWarning):
     """A package runs with another number of threads than it was measured and verified with."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from collage_core.contract import Protocol
 from collage_core.errors import UsageError
+from collage_core.ir.values.size_range import Shape
 from collage_core.search import check_available
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class OptimizeOptions:
 
     toolchains: str | None = None
     exclude: tuple[str, ...] = ()
-    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    input_shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
     inputs: Given | None = None
     preset: str = "default"
     search: str = "lazy"
@@ -284,7 +285,7 @@ class BenchOptions:
     rounds: int = 60
     toolchains: str | None = None
     exclude: tuple[str, ...] = ()
-    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    input_shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
     inputs: Given | None = None
     seed: int = 0
     plans: tuple[Path, ...] = ()

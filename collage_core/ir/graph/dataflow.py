@@ -21,6 +21,8 @@ from collage_core.ir.graph.walk import (
 from collage_core.ir.operators.op_kind import OpPatternKind, known_kind
 from collage_core.ir.operators.value_bounds import infer_bounds, spec_of
 from collage_core.ir.values.content import constant_of
+from collage_core.ir.values.size_range import SizeRange
+from collage_core.ir.values.symbolic_sizes import size_symbols, typical_sizes
 from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 PRIMITIVE_METADATA = "collage.primitive"
@@ -122,7 +124,7 @@ class DataflowGraph:
         """Return the spec of a value of this graph."""
         known = self._specs.get(value)
         if known is None:
-            known = self._specs[value] = spec_of(value, self._bounds)
+            known = self._specs[value] = spec_of(value, self._bounds, self.sizes)
         return known
 
     # Nodes
@@ -186,11 +188,21 @@ class DataflowGraph:
         return found
 
     @cached_property
+    def sizes(self) -> dict[str, SizeRange]:
+        """Sizes of each symbol in the shapes of the model's inputs; none where all are static."""
+        return size_symbols(self.model.graph.inputs)
+
+    @cached_property
+    def typical_sizes(self) -> dict[str, int]:
+        """The typical size of each of these symbols."""
+        return typical_sizes(self.sizes)
+
+    @cached_property
     def data_dependent_mask(self) -> int:
         """Nodes whose output shape, or amount of work, depends on the values of their inputs."""
         mask = 0
         for index, node in enumerate(self.nodes):
-            unplanned = any(self.spec(value).kind is not ValueKind.PLANNED for value in node.outputs if value.name)
+            unplanned = any(not self.spec(value).has_known_shape for value in node.outputs if value.name)
             if unplanned or node.op_type in ("If", "Loop", "NonMaxSuppression"):
                 mask |= 1 << index
         return mask

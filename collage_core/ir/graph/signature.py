@@ -66,7 +66,7 @@ def _operand(value: onnx_ir.Value | None, spec: Callable[[onnx_ir.Value], Tensor
 
 def _spec_text(spec: TensorSpec) -> str:
     dtype = spec.type_name or "?" if spec.dtype is None else spec.dtype.name
-    return f"{spec.kind.value} {dtype}{spec.shape}{spec.bound or ''}"
+    return f"{spec.kind.value} {dtype}{spec.shape}{spec.bound or ''}{spec.typical or ''}"
 
 
 def _operator(node: onnx_ir.Node, model: onnx_ir.Model) -> str:

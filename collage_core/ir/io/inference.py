@@ -107,12 +107,6 @@ def static_shape(value: ir.Value | None) -> tuple[int, ...] | None:
     return tuple(int(dim) for dim in value.shape.numpy())
 
 
-def static_input_shapes(model: ir.Model) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each input that has a static one, by name; constants are no inputs."""
-    shapes = {str(value.name): static_shape(value) for value in model.graph.inputs if not value.is_initializer()}
-    return {name: shape for name, shape in shapes.items() if shape is not None}
-
-
 def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
     """Yield a graph and every sub-graph in it."""
     yield graph

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir
@@ -12,6 +13,8 @@ import onnx_ir
 from collage_core.errors import ModelError
 from collage_core.ir.operators.op_kind import STANDARD_KINDS, OpPatternKind
 from collage_core.ir.values.content import constant_of
+from collage_core.ir.values.size_range import SizeRange
+from collage_core.ir.values.symbolic_sizes import largest_at, shape_at, typical_sizes
 from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind, name_of_type
 
 Bound = tuple[int, ...]
@@ -25,12 +28,17 @@ MAX_BOUNDED_BYTES = 256 << 20
 _MOST_AXES = 64  # as many as a NumPy array can have
 
 
-def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None = None) -> TensorSpec:
+def spec_of(
+    value: onnx_ir.Value,
+    bounds: Mapping[onnx_ir.Value, Bound] | None = None,
+    sizes: Mapping[str, SizeRange] = MappingProxyType({}),
+) -> TensorSpec:
     """Derive the spec of one value from its type, its metadata and inferred bounds.
 
     Args:
         value: A typed value.
         bounds: Result of `infer_bounds`.
+        sizes: Sizes of each symbol in the shapes of the model's inputs.
 
     Raises:
         ModelError: If the bound in its metadata is invalid.
@@ -45,6 +53,9 @@ def spec_of(value: onnx_ir.Value, bounds: Mapping[onnx_ir.Value, Bound] | None =
         return TensorSpec(name=name, kind=ValueKind.FOREIGN, dtype=dtype, shape=shape)
     if shape is not None and None not in shape:
         return TensorSpec(name=name, dtype=dtype, shape=shape)
+    if sizes and value.shape is not None and (typical := shape_at(value.shape, typical_sizes(sizes))) is not None:
+        largest = largest_at(value.shape, sizes)
+        return TensorSpec(name=name, kind=ValueKind.SIZED, dtype=dtype, shape=shape, bound=largest, typical=typical)
     bound = (bounds or {}).get(value)
     if bound is None and BOUND_METADATA in value.metadata_props:
         bound = _bound_said(value)

@@ -17,6 +17,8 @@ class ValueKind(enum.Enum):
 
     PLANNED = "planned"
     """Static shape: a fixed location in the arena."""
+    SIZED = "sized"
+    """Shape follows from the sizes of the model's inputs, so it is known before a run: then as a planned value."""
     BOUNDED = "bounded"
     """Shape known only after the producing kernel ran, but at most `bound`: storage for the bound is reserved."""
     FOREIGN = "foreign"
@@ -31,8 +33,9 @@ class TensorSpec:
         name: Value name, unique in its graph.
         kind: How it is stored.
         dtype: Element type; None for sequences and other non-tensors.
-        shape: Static shape if planned; None where an extent is unknown (bounded, foreign); `()` is a scalar.
-        bound: For a bounded value, the largest extent of each axis.
+        shape: Static shape if planned; None where an extent is unknown (sized, bounded, foreign); `()` is a scalar.
+        bound: For a sized or bounded value, the largest extent of each axis.
+        typical: For a sized value, its shape where the sizes of the model's inputs are typical.
         type_name: For a non-tensor, its ONNX type, such as `seq(tensor(float))`; empty for tensors.
     """
 
@@ -41,21 +44,35 @@ class TensorSpec:
     dtype: onnx_ir.DataType | None
     shape: tuple[int | None, ...] | None
     bound: tuple[int, ...] | None = None
+    typical: tuple[int, ...] | None = None
     type_name: str = ""
 
     def __post_init__(self) -> None:
         if self.kind is ValueKind.PLANNED and (self.dtype is None or self.shape is None or None in self.shape):
             raise ValueError(f"planned value {self.name!r} needs a dtype and a static shape")
-        if self.kind is ValueKind.BOUNDED and (self.dtype is None or self.bound is None):
-            raise ValueError(f"bounded value {self.name!r} needs a dtype and a bound")
+        if self.kind in (ValueKind.SIZED, ValueKind.BOUNDED) and (self.dtype is None or self.bound is None):
+            raise ValueError(f"{self.kind.value} value {self.name!r} needs a dtype and a bound")
+        if (self.kind is ValueKind.SIZED) != (self.typical is not None):
+            raise ValueError(f"value {self.name!r}: a sized value has a typical shape, and no other has one")
+
+    @property
+    def has_known_shape(self) -> bool:
+        """Whether its shape is known before a run."""
+        return self.kind in (ValueKind.PLANNED, ValueKind.SIZED)
+
+    def as_planned(self, shape: tuple[int, ...]) -> TensorSpec:
+        """Return the spec of the value in a run in which it has this shape."""
+        return dataclasses.replace(self, kind=ValueKind.PLANNED, shape=shape, bound=None, typical=None)
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """Shape of a planned value, bound of a bounded one.
+        """Shape of a planned value, typical shape of a sized one, bound of a bounded one.
 
         Raises:
             ValueError: If the value is foreign.
         """
+        if self.typical is not None:
+            return self.typical
         if self.kind is ValueKind.BOUNDED and self.bound is not None:
             return self.bound
         if self.kind is ValueKind.FOREIGN or self.shape is None:
@@ -75,7 +92,7 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a planned value, or of a bounded one at its bound."""
+        """Bytes of its `static_shape`."""
         return math.prod(self.static_shape) * self.numpy_dtype.itemsize
 
 

@@ -15,7 +15,14 @@ from collage.build.assemble import Assembled, assemble
 from collage.build.reference_runs import LEAST_S, ReferenceRuns
 from collage.build.verify import DEADLINE_S, Verified, verify
 from collage.build.wrong_kernel import PlanTrial
-from collage.errors import PlanBuildError, PlanRunError, TooInexactError, VerificationError, WrongKernelError
+from collage.errors import (
+    ModelCostError,
+    PlanBuildError,
+    PlanRunError,
+    TooInexactError,
+    VerificationError,
+    WrongKernelError,
+)
 from collage.measure.budget import Budget
 from collage.measure.worker.judge_version import JUDGE
 from collage.report.progress import Progress
@@ -23,6 +30,7 @@ from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage.store import plan_name
 from collage_core.candidates.plan import Plan
+from collage_core.errors import EvaluationError
 
 
 class PlanBuilder:
@@ -102,21 +110,35 @@ class PlanBuilder:
         package = toolchains.folder / "chosen.collage"
         inputs, evaluation = self._reference.fresh()
         assembled.save(package, None, threads=toolchains.threads, model_name=workload.facts.name, model_sha256="")
+        check = functools.partial(
+            verify,
+            package,
+            workload.graph,
+            store=toolchains.store,
+            folder=toolchains.folder,
+            threads=toolchains.threads,
+            correct=self._are_correct(assembled.plan),
+            tolerance=self._tolerance(assembled.plan),
+            site_errors=assembled.errors,
+        )
         try:
-            return verify(
-                package,
-                workload.graph,
+            found = check(
                 inputs,
-                store=toolchains.store,
-                folder=toolchains.folder,
-                threads=toolchains.threads,
-                correct=self._are_correct(assembled.plan),
-                tolerance=self._tolerance(assembled.plan),
                 evaluation=evaluation,
-                site_errors=assembled.errors,
                 probe=self._reference.probe(inputs),
                 deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
             )
+            for sizes in workload.end_sizes:
+                said = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                self.progress.phase(f"verifying with {said}")
+                try:
+                    inputs, evaluation = self._reference.of_sizes(sizes)
+                except (EvaluationError, ModelCostError) as error:
+                    found = found.with_unchecked(said, f"the reference gives nothing to compare with: {error}")
+                    continue
+                at_end = check(inputs, evaluation=evaluation, deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S))
+                found = dataclasses.replace(found, max_error=max(found.max_error, at_end.max_error))
+            return found
         except TooInexactError as error:
             if any(kernel.target.is_chosen_by_region for kernel in assembled.plan.kernels):
                 raise TooInexactError(str(error), error.excess, assembled.plan.key) from error

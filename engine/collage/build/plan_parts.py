@@ -12,7 +12,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import read_values, write_values
 from collage.runtime.load import executable_of
 from collage.runtime.package import load_package
-from collage.runtime.session import Session
+from collage.runtime.shapes.opening import session_over
 from collage_core.passes.call_sites import call_sites
 
 PARTS_CALL = f"{__name__}:parts_call"
@@ -37,7 +37,7 @@ def parts_call(
     def call() -> None:
         opened = load_package(package).plan
         model = apart(opened.model, only) if only else with_values_between(opened.model, before)
-        session = Session(executable_of(opened, model, threads=threads, trusted=True))
+        session = session_over(executable_of(opened, model, threads=threads, trusted=True))
         values = read_values(Path(inputs))
         names = [output.name for output in session.get_outputs()]
         made: list[Any] = session.run(None, {each.name: values[each.name] for each in session.get_inputs()})

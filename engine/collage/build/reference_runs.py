@@ -47,6 +47,20 @@ class ReferenceRuns:
             evaluation = self.evaluate(workload.graph.model, inputs, names)
         return inputs, evaluation
 
+    def of_sizes(self, sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Evaluation]:
+        """Return inputs of other sizes than the typical ones, and all values that a plan is judged by.
+
+        Args:
+            sizes: Size of each symbol in the shapes of the model's inputs.
+
+        Raises:
+            EvaluationError: If the reference cannot run it.
+            ModelCostError: If it takes too long, or too much memory.
+        """
+        workload = self.environment.workload
+        inputs = workload.inputs_of(sizes)
+        return inputs, self.evaluate(workload.graph.model, inputs, needed(workload.graph, self._outputs()))
+
     def probe(self, inputs: Mapping[str, Any]) -> NanProbe | None:
         """Return what shows whether a plan keeps NaN, if there is time and the reference can say what it should do."""
         outputs = self._outputs()

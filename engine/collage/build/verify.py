@@ -36,8 +36,8 @@ class Verified:
         max_error: Largest error of an output, relative to its scale.
         measured_us: Median time of each call site within the whole run.
         site_errors: Error of each call site on the captured values.
-        unchecked: By name, reason for which a node is unchecked: the reference could not compute it itself, or its
-            output has no reference value, or it is zero, or NaN, everywhere.
+        unchecked: By name, reason for which a node, or the model for some sizes, is unchecked: the reference could not
+            compute it itself, or its output has no reference value, or it is zero, or NaN, everywhere.
         work: Launches, copies and synchronisations of each run on devices.
         nan: What it makes of NaN in its inputs, see `NanProbe.found`; empty if that was not looked at.
     """
@@ -51,6 +51,10 @@ class Verified:
     unchecked: Mapping[str, str]
     work: DeviceWorkFacts
     nan: str = ""
+
+    def with_unchecked(self, name: str, reason: str) -> Verified:
+        """Return the results with something more that is unchecked."""
+        return dataclasses.replace(self, unchecked={**self.unchecked, name: reason})
 
 
 def verify(

@@ -68,7 +68,8 @@ def run(
     from collage.report.facts.run_facts import RunReport, describe_outputs, describe_profile
     from collage.report.files import write_text
     from collage.report.text.fact_tables import run_summary
-    from collage.runtime.shaped_session import ShapedSession
+    from collage.runtime.shapes.choosing_session import ChoosingSession
+    from collage.runtime.shapes.shaped_session import ShapedSession
 
     written = {"--save-outputs": save_outputs, "--profile": trace_to, "--json": json_to}
     check_overwriting(written, [package, inputs])
@@ -77,8 +78,10 @@ def run(
     session = load(package, threads=threads, verify=verifying, strict=strict, tell=notes.append)
     arguments = session.get_inputs()
     if inputs is None:
-        # of several plans the first, as random values have some shape
-        first = session.sessions[0] if isinstance(session, ShapedSession) else session
+        # of several plans the first, and of its sizes the typical ones: random values have some shape
+        first = session
+        while isinstance(first, ChoosingSession):
+            first = first.current
         feeds = random_arrays(first.get_inputs(), seed)
     else:
         feeds = read_values(inputs, arguments)

@@ -27,7 +27,7 @@ from collage.setup.facts import host_facts
 from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage_core.errors import UsageError
-from collage_core.ir.io.inference import static_input_shapes
+from collage_core.ir.values.symbolic_sizes import input_shapes
 from collage_core.passes.call_sites import call_sites
 from collage_core.registry import Registry
 
@@ -100,7 +100,7 @@ class _Bench:
                 built, failed = single_packages(environment, self._progress)
                 paths |= built
         # a package without a plan for these shapes is told before anything is timed
-        shapes = static_input_shapes(self._workload.graph.model)
+        shapes = input_shapes(self._workload.graph.model)
         packaged = {name: load_package(path).plan_for(shapes) for name, path in paths.items()}
         inputs = self._workload.inputs_document(toolchains.folder, toolchains.store)
         contenders = [

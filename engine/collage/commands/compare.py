@@ -24,16 +24,17 @@ from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.runtime.load import executable_of, threads_here
 from collage.runtime.package import PackagedPlan, load_package
 from collage.runtime.package.plan import described
-from collage.runtime.session import Session
+from collage.runtime.shapes.opening import session_over
 from collage.setup.environment import Environment
 from collage.setup.facts import opened
-from collage.setup.inputs.random_arrays import Given, load_inputs, random_inputs
+from collage.setup.inputs.random_arrays import Given, load_inputs, random_inputs, sizes_given
 from collage.setup.prepared_model import PreparedModel
 from collage.setup.settings import PRIVATE, SetupChoices
 from collage.setup.targets import check_reference
 from collage.temporary_folders import TemporaryFolder
 from collage_core.errors import EvaluationError, InputShapeError, UsageError
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.values.size_range import Shape
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.registry import Registry
 
@@ -59,7 +60,7 @@ def compare(
     seed: int = 0,
     inputs: Given | None = None,
     reference: str | None = None,
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
     registry: Registry | None = None,
 ) -> CompareReport:
     """Run a package and the reference in this process and compare every value that both produce.
@@ -75,7 +76,7 @@ def compare(
         seed: Seed of the random inputs.
         inputs: Input values, or the NPZ file that holds them; random arrays if None.
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
-        input_shapes: Which plan of a package that has several.
+        input_shapes: Which plan of a package that has several, and sizes of inputs of a plan for a range.
         registry: Toolchains to use; those the package needs if None.
 
     Raises:
@@ -84,7 +85,7 @@ def compare(
     if reference is not None:
         check_reference(reference, registry or Registry.discover())
     plan = load_package(package).plan_for(input_shapes or {})
-    if input_shapes and not input_shapes.items() <= plan.input_shapes.items():
+    if input_shapes and not plan.holds(input_shapes):
         raise UsageError(f"{package} has a plan for {described(plan.input_shapes)}, not for {described(input_shapes)}")
     given, name, _ = opened(model)
     given = without_defaults(given, _input_names(plan.model))
@@ -96,7 +97,8 @@ def compare(
         graph = DataflowGraph(prepared_apart(given, {name: shapes[name] for name in shapes if name in free}))
     except InputShapeError as error:  # nobody gave shapes but the package
         raise UsageError(f"{other}: {error}") from error
-    feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed)
+    sizes = sizes_given(graph, input_shapes or {})
+    feeds = load_inputs(graph, inputs) if inputs is not None else random_inputs(graph, seed, sizes=sizes)
     sites = call_sites(plan.model)
     boundaries = {
         str(value.name): site for site in sites for value in site.outputs if value.name and not value.is_graph_output()
@@ -223,7 +225,7 @@ def _run(
     model.graph.outputs.extend(values[name] for name in boundaries)
     executable = executable_of(plan, model, threads=threads_here(plan), registry=registry)
     names = [str(value.name) for value in model.graph.outputs]
-    return dict(zip(names, Session(executable).run(None, feeds), strict=True))
+    return dict(zip(names, session_over(executable).run(None, feeds), strict=True))
 
 
 def _judged(

@@ -16,7 +16,7 @@ from collage.runtime.load import threads_here
 from collage.runtime.package import Package, PackagedPlan, load_package
 from collage.runtime.package.plan import described
 from collage.runtime.session import Session
-from collage.runtime.shaped_session import ShapedSession
+from collage.runtime.shapes.shaped_session import ShapedSession
 from collage_core.contract import Target, Unsupported
 from collage_core.passes.call_sites import CallSite
 
@@ -58,7 +58,8 @@ def load(
         verify: Whether to run it a few times and compare its outputs with the reference's: with other threads than it
             was made with, or with substitutes, its numbers are not known to be right. Values of its inputs, or the NPZ
             file that holds them, if random ones make no sense.
-        strict: Whether to refuse a package of which a kernel does not load.
+        strict: Whether to refuse a package of which a kernel does not load, and inputs of sizes outside the ranges that
+            its plans are for.
         tell: Receives one message about all substitutes, with what they cost and how to get the packaged kernels back,
             and one for other threads than it was verified with; warnings are issued if None.
 
@@ -73,7 +74,7 @@ def load(
     wanted = threads_here(opened) if threads is None else threads
     said: list[tuple[str, type[Warning]]] = []
     with contextlib.closing(_LateRelowering(wanted)) as late:
-        session = load_as_is(opened, threads=wanted, relowering=None if strict else late.of)
+        session = load_as_is(opened, threads=wanted, relowering=None if strict else late.of, strict=strict)
     if verify is not False:
         try:
             _verify(session, opened, wanted, None if verify is True else verify)

@@ -21,6 +21,7 @@ from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Target
 from collage_core.errors import CollageError
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.values.size_range import Extent
 from collage_core.passes.partition_for import PartitionFor
 from collage_core.registry import Registry
 
@@ -51,7 +52,7 @@ def partition(
     model: str | os.PathLike[str] | onnx_ir.Model,
     target: str,
     *,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Sequence[Extent]] | None = None,
     registry: Registry | None = None,
 ) -> Partitioned:
     """Assign to one toolchain every node it takes, in as few kernels as a greedy choice makes, without measuring.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from onnx_ir.passes.common import InlinePass
 
@@ -39,7 +40,18 @@ def verify_session(session: Session, plan: PackagedPlan, threads: int, inputs: G
     model = plan.model.clone()
     InlinePass()(model)
     graph = DataflowGraph(model)
-    feeds = random_inputs(graph, _SEED) if inputs is None else load_inputs(graph, inputs)
+    samples = [random_inputs(graph, _SEED) if inputs is None else load_inputs(graph, inputs)]
+    if inputs is None and graph.sizes:  # what is right for one size may be wrong for another
+        ends = ({n: s.least for n, s in graph.sizes.items()}, {n: s.most for n, s in graph.sizes.items()})
+        samples += [random_inputs(graph, _SEED, sizes=sizes) for sizes in ends]
+    for feeds in samples:
+        _verify_on(feeds, session, plan, graph, threads)
+    session.verified = True
+
+
+def _verify_on(
+    feeds: Mapping[str, Any], session: Session, plan: PackagedPlan, graph: DataflowGraph, threads: int
+) -> None:
     names = [output.name for output in session.get_outputs()]
     right = evaluated(graph, feeds, needed(graph, names))
     correct = all(target.exact for target in plan.targets.values())
@@ -54,7 +66,6 @@ def verify_session(session: Session, plan: PackagedPlan, threads: int, inputs: G
                 f" with --threads {threads}, or load it with {other}, as it was verified." if threads != other else "."
             )
             raise VerificationError(f"{plan.path!r} with {with_threads} is wrong: {error}. {advice}") from error
-    session.verified = True
 
 
 def _tolerance(plan: PackagedPlan) -> float:

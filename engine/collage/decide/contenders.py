@@ -15,6 +15,7 @@ from collage_core.candidates.plan import Plan
 from collage_core.contract import Target
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.values.size_range import Shape
 
 PACKAGE_SUFFIX = ".collage"
 
@@ -24,7 +25,7 @@ def is_package(path: Path) -> bool:
     return path.suffix == PACKAGE_SUFFIX
 
 
-def model_of(path: Path, input_shapes: Mapping[str, tuple[int, ...]]) -> Path | onnx_ir.Model:
+def model_of(path: Path, input_shapes: Mapping[str, Shape]) -> Path | onnx_ir.Model:
     """Return the model of a path: the path itself, or the prepared model that a package was made from.
 
     Args:

@@ -8,6 +8,8 @@ from typing import Any
 
 import cattrs
 
+from collage_core.ir.values.size_range import Extent, SizeRange
+
 
 def strict_converter(*, forbid_extra_keys: bool = True, detailed_validation: bool = False) -> cattrs.Converter:
     """Return a converter that refuses unknown keys and never converts between types.
@@ -25,8 +27,16 @@ def strict_converter(*, forbid_extra_keys: bool = True, detailed_validation: boo
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook(float, _finite)
+    converter.register_structure_hook_func(lambda kind: kind == Extent, _extent)
+    converter.register_unstructure_hook(SizeRange, str)
     converter.register_unstructure_hook_func(lambda kind: getattr(kind, "__origin__", kind) is frozenset, sorted)
     return converter
+
+
+def _extent(value: Any, _: Any) -> int | SizeRange:
+    if type(value) is str:
+        return SizeRange.parse(value)
+    return int(_exactly(int)(value, int))
 
 
 def _finite(value: Any, _: Any) -> float:

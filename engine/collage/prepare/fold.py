@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage.prepare.noop import known_tensor, unchanged_input
+from collage.prepare.symbolic import known_data
 from collage.reference.evaluator import NodeEvaluator
 from collage_core.ir.graph.walk import bodies, is_pure_node
 from collage_core.ir.io.inference import infer_loop_state, infer_node, static_shape
@@ -69,6 +70,9 @@ class Folder:
         """Return what a node always gives, if that is known and small enough."""
         if (dims := _known_dims(node)) is not None:
             return (dims,)
+        known = [known_data(value) for value in node.outputs if value.name]
+        if known and all(data is not None for data in known):
+            return tuple(known)
         if node.op_type in _KEPT or not node.outputs or not is_pure_node(node):
             return None
         inputs = [value for value in node.inputs if value is not None]

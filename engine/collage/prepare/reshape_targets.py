@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from collage.prepare.fold import fresh_name
 from collage.prepare.noop import known_tensor
+from collage.prepare.symbolic import is_known
 
 
 def make_targets_constant(graph: ir.Graph, symbols: Collection[str]) -> bool:
@@ -51,7 +52,7 @@ def _constant_target(node: ir.Node, symbols: Collection[str]) -> list[int] | Non
     for axis, dim in enumerate(result):
         if isinstance(dim, int):
             target.append(dim)
-        elif axis < len(operand.shape) and dim.value in symbols and operand.shape[axis] == dim:
+        elif axis < len(operand.shape) and is_known(dim, symbols) and operand.shape[axis] == dim:
             target.append(0)
         else:
             target.append(-1)

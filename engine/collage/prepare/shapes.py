@@ -10,17 +10,19 @@ import onnx_ir as ir
 
 from collage_core.errors import InputShapeError, InvalidModelError, did_you_mean
 from collage_core.ir.io.inference import static_shape
+from collage_core.ir.values.size_range import Extent, Shape, SizeRange, is_static, largest_shape
+from collage_core.ir.values.symbolic_sizes import say_sizes
 
 _MOST_ELEMENTS = 2**60
 """Most elements of an input: sizes in bytes and offsets must stay below 2^63, the limit of ONNX and NumPy."""
 
 
 def bound_shapes(
-    model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, keep_free: bool = False
-) -> dict[str, tuple[int, ...]]:
-    """Return the static shape of each non-constant tensor input, by name; the model is not modified.
+    model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, keep_free: bool = False
+) -> dict[str, Shape]:
+    """Return the shape of each non-constant tensor input, by name; the model is not modified.
 
-    A symbol (`batch`) bound through one input is bound wherever it occurs.
+    A symbol (`batch`) bound through one input, to a size or to a range, is bound wherever it occurs.
 
     Args:
         model: The model.
@@ -41,8 +43,8 @@ def bound_shapes(
             if keep_free:
                 continue
             raise InputShapeError(name, f"its rank is unknown; give it with {_flag(name, None)}")
-        dims = _with_bound(value.shape, symbols)
-        free = [str(dim) for dim in dims if not isinstance(dim, int)]
+        dims = [symbols.get(_symbol(dim), dim) for dim in value.shape]
+        free = [str(dim) for dim in dims if isinstance(dim, ir.SymbolicDim)]
         if min((dim for dim in dims if isinstance(dim, int)), default=0) < 0:
             raise InvalidModelError(f"its input {name!r} is declared as {value.shape}, which has a negative extent")
         if free and keep_free:
@@ -53,11 +55,11 @@ def bound_shapes(
                 f"dimension {', '.join(free)} of {list(map(str, dims))} is free; "
                 f"give the shape with {_flag(name, dims)}",
             )
-        shapes[name] = tuple(int(dim) for dim in dims if isinstance(dim, int))
+        shapes[name] = tuple(dim for dim in dims if not isinstance(dim, ir.SymbolicDim))
     return shapes
 
 
-def check_given_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]) -> None:
+def check_given_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]]) -> None:
     """Check that shapes fit the inputs they are given to, and each other; inputs without one do not matter.
 
     Raises:
@@ -66,8 +68,13 @@ def check_given_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]
     _given_shapes({str(value.name): value for value in model.graph.inputs if not value.is_initializer()}, input_shapes)
 
 
-def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, keep_free: bool = False) -> None:
-    """Give every graph input its static shape, in place; dimensions that stay free keep their symbols.
+def bind_input_shapes(
+    model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, keep_free: bool = False
+) -> None:
+    """Give every graph input its shape, in place; dimensions that stay free keep their symbols.
+
+    An extent that is a range has a symbol, a new one if the model has none, and the sizes are in the input's metadata
+    (`collage_core.ir.values.size_range`).
 
     Args:
         model: The model.
@@ -82,10 +89,20 @@ def bind_input_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[int]]
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
     _, symbols = _given_shapes(inputs, input_shapes)
     for name, value in inputs.items():
-        if name in shapes and static_shape(value) != shapes[name]:
-            value.shape = ir.Shape(shapes[name])
-        elif name not in shapes and value.shape is not None:
-            value.shape = ir.Shape(_with_bound(value.shape, symbols))
+        shape = shapes.get(name)
+        if shape is None:
+            if value.shape is not None:
+                value.shape = ir.Shape([_with_symbol(dim, symbols.get(_symbol(dim), dim)) for dim in value.shape])
+        elif static_shape(value) != shape:
+            given = [None] * len(shape) if value.shape is None else list(value.shape)
+            value.shape = ir.Shape(
+                [
+                    _with_symbol(dim, size, f"{name}.{axis}")
+                    for axis, (dim, size) in enumerate(zip(given, shape, strict=True))
+                ]
+            )
+            if not is_static(shape):
+                say_sizes(value, shape)
     if input_shapes or free:
         _forget_shapes(model)
 
@@ -111,9 +128,9 @@ def free_symbols(model: ir.Model) -> frozenset[str]:
 
 
 def _given_shapes(
-    inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[int]]
-) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """Return the shapes that the user gave by input, and the value they assign to each symbol.
+    inputs: Mapping[str, ir.Value], input_shapes: Mapping[str, Sequence[Extent]]
+) -> tuple[dict[str, Shape], dict[str, Extent]]:
+    """Return the shapes that the user gave by input, and what they assign to each symbol.
 
     Raises:
         InputShapeError: See `check_given_shapes`.
@@ -125,38 +142,43 @@ def _given_shapes(
                 f"the model has no such input to give a shape to; it has {', '.join(map(repr, inputs)) or 'none'}"
                 f"{did_you_mean(name, inputs)}",
             )
-    shapes: dict[str, tuple[int, ...]] = {}
-    symbols: dict[str, int] = {}
+    shapes: dict[str, Shape] = {}
+    symbols: dict[str, Extent] = {}
     owners: dict[str, str] = {}
     for name, given in input_shapes.items():
         value = inputs[name]
         if value.type is not None and not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
             raise InputShapeError(name, "it is no tensor, so no shape can be given to it")
-        shape = [int(dim) for dim in given]
-        if any(dim < 0 for dim in shape):
-            raise InputShapeError(name, f"{shape} has a negative dimension")
-        if math.prod(dim or 1 for dim in shape) > _MOST_ELEMENTS:
-            raise InputShapeError(name, f"{shape} has more elements than there are addresses")
+        shape = tuple(dim if isinstance(dim, SizeRange) else int(dim) for dim in given)
+        said = f"[{', '.join(map(str, shape))}]"
+        if any(isinstance(dim, int) and dim < 0 for dim in shape):
+            raise InputShapeError(name, f"{said} has a negative dimension")
+        if math.prod(dim or 1 for dim in largest_shape(shape)) > _MOST_ELEMENTS:
+            raise InputShapeError(name, f"{said} has more elements than there are addresses")
         if value.shape is not None:
             if len(value.shape) != len(shape):
-                raise InputShapeError(name, f"{shape} has {len(shape)} dimensions, the model declares {value.shape}")
+                raise InputShapeError(name, f"{said} has {len(shape)} dimensions, the model declares {value.shape}")
             for dim, size in zip(value.shape, shape, strict=True):
                 if isinstance(dim, int) and dim != size:
-                    raise InputShapeError(name, f"{shape} contradicts the model's {value.shape}")
+                    raise InputShapeError(name, f"{said} contradicts the model's {value.shape}")
                 symbol = _symbol(dim)
                 if symbol and symbols.setdefault(symbol, size) != size:
                     raise InputShapeError(
                         name,
-                        f"{shape} makes {symbol} {size}, but input {owners[symbol]!r} makes it {symbols[symbol]}",
+                        f"{said} makes {symbol} {size}, but input {owners[symbol]!r} makes it {symbols[symbol]}",
                     )
                 owners.setdefault(symbol, name)
-        shapes[name] = tuple(shape)
+        shapes[name] = shape
     return shapes, symbols
 
 
-def _with_bound(shape: ir.Shape, symbols: Mapping[str, int]) -> list[int | ir.SymbolicDim]:
-    """Return the dimensions of a shape with the sizes that are known of symbols."""
-    return [symbols.get(_symbol(dim), dim) for dim in shape]
+def _with_symbol(
+    dim: int | ir.SymbolicDim | None, size: Extent | ir.SymbolicDim, made_up: str = ""
+) -> int | ir.SymbolicDim:
+    """Return a dimension of a size, or of a symbol if it may have several."""
+    if isinstance(size, (int, ir.SymbolicDim)):
+        return size
+    return dim if isinstance(dim, ir.SymbolicDim) and _symbol(dim) else ir.SymbolicDim(made_up)
 
 
 def _symbol(dim: int | ir.SymbolicDim) -> str:

@@ -25,6 +25,7 @@ model as of the original, or fewer (Swin 524 instead of 555).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
@@ -36,11 +37,13 @@ from collage.prepare.opset import upgrade_opset
 from collage.prepare.reshape_targets import make_targets_constant
 from collage.prepare.separate_dequantized import separate_dequantized
 from collage.prepare.shapes import bind_input_shapes, bound_shapes, free_symbols
+from collage.prepare.symbolic import forget_data, infer_symbolic
 from collage.prepare.validity import blamed_on, check_sound
 from collage_core.errors import ModelError
 from collage_core.ir.io.inference import all_graphs, infer_model
 from collage_core.ir.io.model_io import bring_inside
 from collage_core.ir.io.quiet import only_errors_of
+from collage_core.ir.values.size_range import Extent, Shape
 
 PRIMITIVE_KEY = "collage.primitive"
 """Metadata key of functions that are already kernels: fused earlier, or annotated by hand."""
@@ -52,7 +55,7 @@ _MAX_ROUNDS = 10
 
 
 def prepare(
-    model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None, keep_free: bool = False
+    model: ir.Model, *, input_shapes: Mapping[str, Sequence[Extent]] | None = None, keep_free: bool = False
 ) -> ir.Model:
     """Return a prepared copy of a model; the weights that did not change are shared with it.
 
@@ -60,12 +63,12 @@ def prepare(
 
     Args:
         model: Any valid model, with its external data (if any) in place.
-        input_shapes: A static shape for each input that has free dimensions, by name. A dimension symbol is
-            bound in all inputs by one of them.
+        input_shapes: A shape for each input that has free dimensions, by name; an extent may be a range, and varies
+            then. A dimension symbol is bound in all inputs by one of them.
         keep_free: Whether dimensions may stay free. Shape arithmetic that depends on them stays in the model then.
 
     Returns:
-        A model with static inputs (but for dimensions that may stay free), one version of the default opset
+        A model with static inputs (but for extents that are ranges or may stay free), one version of the default opset
         (`prepare_opset` says which), IR version at least 10, unique node and value names, no functions but kernels, no
         dead node and no Constant node except where a graph output is constant.
 
@@ -82,8 +85,8 @@ def prepare(
 
 
 def check(
-    model: ir.Model, *, input_shapes: Mapping[str, Sequence[int]] | None = None, keep_free: bool = False
-) -> dict[str, tuple[int, ...]]:
+    model: ir.Model, *, input_shapes: Mapping[str, Sequence[Extent]] | None = None, keep_free: bool = False
+) -> dict[str, Shape]:
     """See what can be seen before ONNX's own code looks at a model: it takes no time, and ends no process.
 
     Args:
@@ -92,7 +95,7 @@ def check(
         keep_free: As for `prepare`.
 
     Returns:
-        The static shape `prepare` gives each input that is a tensor, by name.
+        The shape `prepare` gives each input that is a tensor, by name.
 
     Raises:
         ModelError: As `prepare` does.
@@ -102,7 +105,7 @@ def check(
         return bound_shapes(model, input_shapes or {}, keep_free=keep_free)
 
 
-def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[int]], *, keep_free: bool) -> ir.Model:
+def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, keep_free: bool) -> ir.Model:
     model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
     bring_inside(model)
     common_passes.RemoveInitializersFromInputsPass()(model)
@@ -129,8 +132,9 @@ def _simplify(model: ir.Model) -> None:
     """Fold, merge and fuse until nothing changes."""
     graph = model.graph
     symbols = free_symbols(model)
+    infer = functools.partial(infer_symbolic, symbols=symbols) if symbols else infer_model
     _name(model)
-    infer_model(model)
+    infer(model)
     for _ in range(_MAX_ROUNDS):
         folder = Folder(model)
         folder.fold(graph)
@@ -148,7 +152,8 @@ def _simplify(model: ir.Model) -> None:
         if not changed:
             break
         _name(model)
-        infer_model(model)
+        infer(model)
+    forget_data(model)
 
 
 def _inline(model: ir.Model) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from collage.runtime.kernel_source import KernelSource
 from collage.runtime.kernels.admission import Admission, EverythingAdmitted
 from collage.runtime.kernels.launching import BoundStep
 from collage.runtime.kernels.loading import Load, Loaded, Relower
-from collage.runtime.places import Given, Places, Rim, homes
+from collage.runtime.places import Arenas, Given, Places, Rim, homes
 from collage.runtime.schedule import Schedule, schedule
-from collage.runtime.wiring import Wiring, wire
+from collage.runtime.wiring import Wiring, typical_sizes_of, wire
 from collage_core.contract import Artifact, Host, Target, TensorSpec
-from collage_core.passes.call_sites import call_sites
+from collage_core.passes.call_sites import CallSite, call_sites
 
 Array = np.ndarray[Any, Any]
 
@@ -32,11 +33,21 @@ class Executable:
     in parallel.
     """
 
-    def __init__(self, wiring: Wiring, kernels: Mapping[str, Loaded], source: KernelSource) -> None:
-        self._wiring = wiring
+    def __init__(
+        self,
+        made_of: MadeOf,
+        sizes: Mapping[str, int],
+        kernels: Mapping[str, Loaded],
+        source: KernelSource,
+        arenas: Arenas,
+    ) -> None:
+        self._made_of = made_of
+        self._sizes = sizes
+        self._wiring: Wiring = wire(made_of.model, made_of.sites, sizes)
         self._kernels = kernels
         self._source = source
         self._devices = source.devices
+        self._arenas = arenas
         self._memories: dict[frozenset[tuple[ir.Value, str]], _Memory] = {}
         self._memory = self._memory_for({})
 
@@ -76,7 +87,6 @@ class Executable:
             DeviceError: If a device has not the memory its values need.
         """
         sites = call_sites(model)
-        wiring = wire(model, sites)
         source = KernelSource.open(
             {site.name: site for site in sites},
             artifacts,
@@ -89,7 +99,23 @@ class Executable:
             providers=providers or Providers.discover(),
             admission=admission or EverythingAdmitted(),
         )
-        return cls(wiring, source.all(), source)
+        return cls(MadeOf(model, sites), typical_sizes_of(model), source.all(), source, Arenas())
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Size of each symbol in the shapes of the model's inputs; the typical ones at first."""
+        return self._sizes
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        """Return the same executable for other sizes of the model's inputs, with the same kernels and arena.
+
+        Args:
+            sizes: Size of each symbol.
+
+        Raises:
+            KernelError: If a kernel refuses buffers of these sizes.
+        """
+        return Executable(self._made_of, sizes, self._kernels, self._source, self._arenas)
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
@@ -135,7 +161,7 @@ class Executable:
         """
         source = self._source.apart()
         kernels = {name: source.for_clone(name, loaded) for name, loaded in self._kernels.items()}
-        return Executable(self._wiring, kernels, source)
+        return Executable(self._made_of, self._sizes, kernels, source, Arenas())
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of one run.
@@ -167,7 +193,7 @@ class Executable:
         if key not in self._memories:
             planned = schedule(self._wiring, self._source.places, given)
             sizes = {name: loaded.workspace_bytes for name, loaded in self._kernels.items()}
-            self._memories[key] = _Memory(planned, Places(planned, sizes, self._devices))
+            self._memories[key] = _Memory(planned, Places(planned, sizes, self._devices, self._arenas))
         return self._memories[key]
 
     def _bound(self, memory: _Memory, place: int, rim: Rim) -> BoundStep:
@@ -182,6 +208,19 @@ class Executable:
         if not places.at_rim(action, rim):
             memory.inner[place] = bound
         return bound
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MadeOf:
+    """What an executable is made of, whatever the sizes of its inputs.
+
+    Attributes:
+        model: The partitioned model.
+        sites: Its call sites.
+    """
+
+    model: ir.Model
+    sites: Sequence[CallSite]
 
 
 class _Memory:

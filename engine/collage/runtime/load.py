@@ -16,7 +16,7 @@ from collage.runtime.kernels.loading import Relower
 from collage.runtime.kernels.toolchains import InstalledToolchains
 from collage.runtime.package import MOST_THREADS, Package, PackagedPlan, TrustedPackages, load_package
 from collage.runtime.session import Session
-from collage.runtime.shaped_session import ShapedSession
+from collage.runtime.shapes.opening import session_for_plans, session_over
 from collage_core.errors import ModelError, UsageError
 from collage_core.registry import Registry
 
@@ -29,6 +29,7 @@ def load(
     relowering: Callable[[PackagedPlan], Relower] | None = None,
     providers: Providers | None = None,
     trusted: bool = False,
+    strict: bool = False,
 ) -> Session:
     """Make a package runnable in this process.
 
@@ -42,6 +43,7 @@ def load(
             this machine; None to fail then.
         providers: Who provides devices; those installed if None.
         trusted: Whether the caller vouches for the package, having just written it.
+        strict: Whether sessions refuse sizes outside the ranges that their plans are for.
 
     Returns:
         A session; one that chooses among several by the shapes of the inputs if the package has several plans.
@@ -58,7 +60,7 @@ def load(
         raise UsageError(f"the number of threads is from 1 to {MOST_THREADS}, not {threads!r}")
     opened = package if isinstance(package, Package) else load_package(package)
     sessions = [
-        Session(
+        session_over(
             executable_of(
                 plan,
                 plan.model,
@@ -67,13 +69,12 @@ def load(
                 relower=None if relowering is None else relowering(plan),
                 providers=providers,
                 trusted=trusted,
-            )
+            ),
+            strict=strict,
         )
         for plan in opened.plans
     ]
-    if len(sessions) == 1:
-        return sessions[0]
-    return ShapedSession(sessions, [plan.input_shapes for plan in opened.plans])
+    return session_for_plans(sessions, [plan.input_shapes for plan in opened.plans])
 
 
 def executable_of(

@@ -42,6 +42,29 @@ class Rim:
     outputs: Mapping[str, Buffer]
 
 
+class Arenas:
+    """Memory of internal values that executables of several sizes share, since only one of them runs at a time.
+
+    The largest so far serves all: one that needs more makes it anew, and those made earlier keep theirs.
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[str, Array] = {}
+
+    def take(self, plan: ArenaPlan, device: str, make: Callable[[int], Array]) -> Array:
+        """Return memory of the CPU for an arena.
+
+        Args:
+            plan: The arena.
+            device: The device that owns it.
+            make: Allocates memory.
+        """
+        known = self._memory.get(device)
+        if known is None or known.nbytes < plan.nbytes:
+            known = self._memory[device] = make(plan.nbytes)
+        return known[: plan.nbytes]
+
+
 class Places:
     """The memory of one executable under one schedule.
 
@@ -51,12 +74,15 @@ class Places:
         schedule: Actions with the values they read and write, and their devices.
         workspace_bytes: Scratch memory by step name.
         devices: The participating devices.
+        arenas: Memory to share with other sizes.
 
     Attributes:
         plans: Offsets of all blocks, by device.
     """
 
-    def __init__(self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices) -> None:
+    def __init__(
+        self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices, arenas: Arenas
+    ) -> None:
         self._schedule = schedule
         self._wiring = schedule.wiring
         self._devices = devices
@@ -69,7 +95,7 @@ class Places:
             blocks = schedule.blocks(device, workspace_bytes)
             if device == "cpu":
                 self.plans[device] = plan = plan_arena(blocks)
-                self._arenas[device] = self._allocate(plan.nbytes)
+                self._arenas[device] = arenas.take(plan, device, self._allocate)
             else:
                 self.plans[device] = plan = plan_arena(blocks, DEVICE_ALIGNMENT_BYTES)
                 self._arenas[device] = devices[device].allocate(plan.nbytes)

@@ -19,7 +19,7 @@ from collage.runtime.kernels.launching import BoundStep, DeviceWork, Launch
 from collage.runtime.kernels.reports import SessionReport
 from collage.runtime.places import Given
 from collage.runtime.profiling import Profile
-from collage_core.contract import BoundCall, ValueKind
+from collage_core.contract import BoundCall, TensorSpec, ValueKind
 from collage_core.errors import FeedError, KernelError, did_you_mean
 from collage_core.ir.values.tensor_spec import name_of_type
 
@@ -47,15 +47,16 @@ class Session:
 
     Args:
         executable: The executable to run. The session takes ownership.
+        lock: Held while it runs; one of its own if None. Sessions that share memory share it.
 
     Attributes:
         verified: Whether its outputs were compared with the reference's since it was loaded.
     """
 
-    def __init__(self, executable: Executable) -> None:
+    def __init__(self, executable: Executable, *, lock: threading.Lock | None = None) -> None:
         self._executable = executable
         self.verified = False
-        self._lock = threading.Lock()
+        self._lock = lock or threading.Lock()
         self._default = executable.bind()
         self._rebinding = Rebinding(executable, self._default)
         # a run on a device is captured as a graph of its addresses: binding it anew costs more than the copies
@@ -71,11 +72,11 @@ class Session:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the model's inputs in order."""
-        return [_describe(value) for value in self._executable.inputs]
+        return [described_value(value, self._executable.spec(value)) for value in self._executable.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the model's outputs in order."""
-        return [_describe(value) for value in self._executable.outputs]
+        return [described_value(value, self._executable.spec(value)) for value in self._executable.outputs]
 
     @property
     def output_bytes(self) -> int:
@@ -279,8 +280,11 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def _describe(value: ir.Value) -> NodeArg:
+def described_value(value: ir.Value, spec: TensorSpec | None = None) -> NodeArg:
+    """Return the description of an input or output, of its sizes in a run if the spec has them."""
     shape: list[int | str | None] = []
-    if value.shape is not None:
+    if spec is not None and spec.kind is ValueKind.PLANNED:
+        shape = list(spec.static_shape)
+    elif value.shape is not None:
         shape = [extent if isinstance(extent, int) else extent.value for extent in value.shape]
     return NodeArg(value.name or "", shape, name_of_type(value.type))

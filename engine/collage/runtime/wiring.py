@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import onnx_ir as ir
 
@@ -11,6 +12,7 @@ from collage.runtime.views import View, view_of
 from collage_core.contract import TensorSpec, Unsupported, ValueKind
 from collage_core.errors import ModelError
 from collage_core.ir.operators.value_bounds import spec_of
+from collage_core.ir.values.symbolic_sizes import shape_at, size_symbols, typical_sizes
 from collage_core.passes.call_sites import CallSite
 
 
@@ -64,12 +66,13 @@ def workspace_name(step: str) -> str:
     return f"\0workspace of {step}"
 
 
-def wire(model: ir.Model, sites: Sequence[CallSite]) -> Wiring:
+def wire(model: ir.Model, sites: Sequence[CallSite], sizes: Mapping[str, int] = MappingProxyType({})) -> Wiring:
     """Read a partitioned model.
 
     Args:
         model: The partitioned model.
         sites: Its call sites.
+        sizes: Size of each symbol in the shapes of its inputs; values whose extents follow from these are planned.
 
     Raises:
         ModelError: If a node is neither a call site nor a view, or reads what comes later.
@@ -78,7 +81,7 @@ def wire(model: ir.Model, sites: Sequence[CallSite]) -> Wiring:
     by_node = {site.node: site for site in sites}
     inputs = tuple(value for value in graph.inputs if value.name not in graph.initializers)
     roots: dict[ir.Value, ir.Value] = {value: value for value in (*inputs, *graph.initializers.values())}
-    specs = {value: spec_of(value) for value in roots if value in inputs}
+    specs = {value: _spec_at(value, sizes) for value in roots if value in inputs}
     steps = []
     for node in graph:
         site = by_node.get(node)
@@ -87,9 +90,9 @@ def wire(model: ir.Model, sites: Sequence[CallSite]) -> Wiring:
             if value not in roots:
                 raise ModelError(f"node {step.name!r} reads {value.name!r} before it is written; sort the model first")
             if value not in specs:
-                specs[value] = spec_of(value)
+                specs[value] = _spec_at(value, sizes)
         for value in step.writes:
-            specs[value] = spec_of(value)
+            specs[value] = _spec_at(value, sizes)
             roots[value] = value
         if step.view is not None and _is_planned(specs, (*step.reads, *step.writes)):
             roots[step.writes[0]] = roots[step.reads[0]]
@@ -98,8 +101,21 @@ def wire(model: ir.Model, sites: Sequence[CallSite]) -> Wiring:
     for value in graph.outputs:
         if value not in roots:
             raise ModelError(f"nothing in the model writes its output {value.name!r}")
-        specs.setdefault(value, spec_of(value))
+        specs.setdefault(value, _spec_at(value, sizes))
     return Wiring(inputs=inputs, outputs=tuple(graph.outputs), steps=tuple(steps), specs=specs, roots=roots)
+
+
+def typical_sizes_of(model: ir.Model) -> dict[str, int]:
+    """Return the typical size of each symbol in the shapes of a model's inputs; none where all are static."""
+    return typical_sizes(size_symbols(model.graph.inputs))
+
+
+def _spec_at(value: ir.Value, sizes: Mapping[str, int]) -> TensorSpec:
+    spec = spec_of(value)
+    if spec.kind is ValueKind.PLANNED or not sizes or value.shape is None or spec.dtype in (None, ir.DataType.STRING):
+        return spec
+    shape = shape_at(value.shape, sizes)
+    return spec if shape is None else spec.as_planned(shape)
 
 
 def _kernel_step(site: CallSite) -> Step:

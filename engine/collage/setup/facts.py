@@ -17,8 +17,8 @@ from collage.setup.targets import ToolchainStatus
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Host
-from collage_core.ir.io.inference import static_input_shapes
 from collage_core.ir.io.model_io import external_tensors, load_model, model_to_bytes
+from collage_core.ir.values.symbolic_sizes import input_shapes
 from collage_core.registry import Registry
 
 
@@ -63,7 +63,7 @@ def model_facts(name: str, sha256: str, given: onnx_ir.Model, prepared: onnx_ir.
         sha256=sha256,
         nodes=sum(1 for _ in prepared.graph),
         nodes_as_given=sum(1 for _ in given.graph),
-        input_shapes=static_input_shapes(prepared),
+        input_shapes=input_shapes(prepared),
     )
 
 

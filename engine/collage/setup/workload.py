@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -34,15 +33,15 @@ from collage.setup.inputs import (
     given_values,
     labelled_samples,
     random_inputs,
+    specs_as_given,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.operators.value_bounds import spec_of
-from collage_core.ir.values.tensor_spec import TensorSpec
+from collage_core.ir.values.size_range import Shape
 
 _FRESH_SEED_OFFSET = 1
 _CALIBRATION_SEED_OFFSETS = range(2, 9)
 
-Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, tuple[int, ...]]], onnx_ir.Model]
+Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, Shape]], onnx_ir.Model]
 """Prepares a model with input shapes by name."""
 
 
@@ -79,7 +78,7 @@ class Workload:
         self,
         model: str | os.PathLike[str] | onnx_ir.Model,
         *,
-        input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+        input_shapes: Mapping[str, Shape] | None = None,
         inputs: Given | None = None,
         calibration: Calibration | None = None,
         labelled: Calibration | None = None,
@@ -95,7 +94,7 @@ class Workload:
             shapes.setdefault(key, np.shape((self._arrays or {})[key]))
         bound = check(given, input_shapes=shapes, keep_free=keep_free)
         if self._arrays is not None:
-            self._arrays = checked_values(_input_specs(given, bound), self._arrays)
+            self._arrays = checked_values(specs_as_given(given, bound), self._arrays)
         prepared = (prepare or prepared_apart)(given, shapes)
         with blamed_on(prepared):
             self.graph = DataflowGraph(prepared)
@@ -110,7 +109,7 @@ class Workload:
             f"input {each!r} has a default value and is a constant here; give a value with --inputs to keep it an input"
             for each in default_inputs(given)
         )
-        digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed]).encode())
+        digest = hashlib.sha256(json.dumps([sha256, dict(sorted(shapes.items())), seed], default=str).encode())
         for path in external_files(given):
             digest.update(file_sha256(path).encode())
         digest_values(digest, self._arrays or {})
@@ -184,6 +183,17 @@ class Workload:
         return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET, self._draw)
 
     @property
+    def end_sizes(self) -> Sequence[Mapping[str, int]]:
+        """Sizes at both ends of the ranges, by symbol; none where no size varies, or random inputs make no sense."""
+        sizes = {} if self.is_calibrated else self.graph.sizes
+        ends = [{name: each.least for name, each in sizes.items()}, {name: each.most for name, each in sizes.items()}]
+        return [each for each in ends if each != self.graph.typical_sizes]
+
+    def inputs_of(self, sizes: Mapping[str, int]) -> Mapping[str, Any]:
+        """Return random inputs of these sizes, by symbol, which the search does not use."""
+        return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET, self._draw, sizes)
+
+    @property
     def has_fresh_inputs(self) -> bool:
         """Whether `fresh_inputs` differ from `inputs`."""
         return self._arrays is None if self._samples is None else len(self._samples) > 1
@@ -194,9 +204,3 @@ class Workload:
         if not path.exists():
             write_values(path, self.inputs, store)
         return path
-
-
-def _input_specs(model: onnx_ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> list[TensorSpec]:
-    """Return the specs of a model's inputs as given, with bound shapes replaced."""
-    inputs = [spec_of(value) for value in model.graph.inputs if not value.is_initializer()]
-    return [dataclasses.replace(spec, shape=shapes.get(spec.name, spec.shape)) for spec in inputs]

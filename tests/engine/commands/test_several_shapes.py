@@ -99,6 +99,7 @@ def test_each_is_told_and_saving_warns_where_it_cannot_be_recorded(
 
     def optimize(model: Path, options: OptimizeOptions, **_: Any) -> Any:
         batch = options.input_shapes["x"][0]
+        assert isinstance(batch, int)
         return SimpleNamespace(
             record="record", origin=None, write=lambda path: save(path, of_batch(parsed, batch), record=batch)
         )

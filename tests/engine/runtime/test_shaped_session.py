@@ -17,7 +17,9 @@ from collage.reference import evaluate
 from collage.runtime.load import load
 from collage.runtime.package import Package, join_packages, load_package
 from collage.runtime.session import Session
-from collage.runtime.shaped_session import ShapedSession
+from collage.runtime.shapes.choosing_session import ChoosingSession
+from collage.runtime.shapes.ranged_session import RangedSession
+from collage.runtime.shapes.shaped_session import ShapedSession
 from collage_core.errors import FeedError, UsageError
 from tests.engine.runtime.mocks import ExecutingMock
 from tests.engine.runtime.packages import changed_manifest, of_batch, registry, rewrite, save
@@ -167,10 +169,11 @@ def test_reports_name_the_shapes_of_each_kernel(joined: Path) -> None:
     assert report.substitutes == ()
 
 
-def test_no_method_of_a_session_of_one_plan_is_inherited() -> None:
+@pytest.mark.parametrize("kind", [ShapedSession, RangedSession])
+def test_no_method_of_a_session_of_one_plan_is_inherited(kind: type[Session]) -> None:
     public = {name for name in vars(Session) if not name.startswith("_")}
 
-    assert public <= set(vars(ShapedSession))
+    assert public <= {*vars(ChoosingSession), *vars(kind)}
 
 
 def test_one_package_alone_is_a_session_as_always(tmp_path: Path, models: dict[int, ir.Model]) -> None:

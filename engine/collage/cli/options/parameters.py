@@ -12,13 +12,15 @@ from typing import Any, TypeAlias
 
 import click
 
+from collage_core.ir.values.size_range import Extent, Shape, SizeRange
+
 _LONGEST_NAME = 240
 """Longest file name in bytes: file systems allow 255, and a file is first written under a longer temporary name."""
 
 MOST_SHAPES = 64
 """Most sets of input shapes of one command."""
 
-GivenShapes: TypeAlias = tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
+GivenShapes: TypeAlias = tuple[tuple[str, tuple[Shape, ...]], ...]
 """What `--input-shapes` was given: an input's name and shapes, each time."""
 
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -58,8 +60,8 @@ def duration(text: str) -> float:
     return total
 
 
-def input_shape(text: str) -> tuple[str, tuple[tuple[int, ...], ...]]:
-    """Parse an input's name and shapes from `x:[1|4,3,224,224]` or the trtexec form `x:1x3x224x224`.
+def input_shape(text: str) -> tuple[str, tuple[Shape, ...]]:
+    """Parse an input's name and shapes from `x:[1|4,3,224,224]`, `x:[1,1..512]` or the trtexec form `x:1x3x224x224`.
 
     Raises:
         click.BadParameter: If the text has neither form, or gives too many shapes.
@@ -69,20 +71,33 @@ def input_shape(text: str) -> tuple[str, tuple[tuple[int, ...], ...]]:
         ('images:0', ((1, 3),))
         >>> input_shape("x:[1|4,3]")
         ('x', ((1, 3), (4, 3)))
+        >>> input_shape("x:[1,1..512@90]")
+        ('x', ((1, SizeRange(least=1, most=512, typical=90)),))
     """
     # input names may hold colons (`images:0`), extents do not
     name, _, extents = text.strip().rpartition(":")
-    extent = r"\s*\d+\s*(?:\|\s*\d+\s*)*"
+    size = r"\s*\d+(?:\.\.\d+(?:@\d+)?)?\s*"
+    extent = rf"{size}(?:\|{size})*"
     bracketed = re.fullmatch(rf"\[\s*((?:{extent}(?:,{extent})*)?)\]", extents)
     if not name or not (bracketed or re.fullmatch(r"\d+(?:x\d+)*", extents)):
         raise click.BadParameter(
-            f"{text!r} is not an input shape; write for example x:[1,3,224,224], or x:[1|4,3,224,224] for several"
+            f"{text!r} is not an input shape; write for example x:[1,3,224,224], x:[1|4,3,224,224] for several, or "
+            "x:[1..16,3,224,224] for a range"
         )
     inside = bracketed[1] if bracketed else extents
-    axes = [tuple(map(int, axis.split("|"))) for axis in re.split(r"[x,]", inside) if axis.strip()]
+    axes = [tuple(map(_extent, axis.split("|"))) for axis in re.split(r"[x,]", inside) if axis.strip()]
     if math.prod(map(len, axes)) > MOST_SHAPES:
         raise click.BadParameter(f"{text!r} gives more than {MOST_SHAPES} shapes; name fewer")
     return name, tuple(dict.fromkeys(itertools.product(*axes)))
+
+
+def _extent(text: str) -> Extent:
+    if ".." not in text:
+        return int(text)
+    try:
+        return SizeRange.parse(text.strip())
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: sizes are at least 1, and in order") from None
 
 
 def targets(text: str) -> str:
@@ -156,7 +171,7 @@ def _identity(path: Path) -> object:
     return (known.st_dev, known.st_ino)
 
 
-def shapes_by_name(shapes: GivenShapes) -> Mapping[str, tuple[int, ...]]:
+def shapes_by_name(shapes: GivenShapes) -> Mapping[str, Shape]:
     """Collect input shapes given one by one into a mapping.
 
     Raises:
@@ -173,7 +188,7 @@ def shapes_by_name(shapes: GivenShapes) -> Mapping[str, tuple[int, ...]]:
 
 def shape_sets(
     shapes: GivenShapes,
-) -> tuple[Mapping[str, tuple[int, ...]], ...]:
+) -> tuple[Mapping[str, Shape], ...]:
     """Collect input shapes into every set that takes one shape of each input, in the order given.
 
     Raises:
@@ -185,7 +200,7 @@ def shape_sets(
         >>> shape_sets(())
         ({},)
     """
-    by_name: dict[str, dict[tuple[int, ...], None]] = {}
+    by_name: dict[str, dict[Shape, None]] = {}
     for name, choices in shapes:
         by_name.setdefault(name, {}).update(dict.fromkeys(choices))
     if math.prod(map(len, by_name.values())) > MOST_SHAPES:

@@ -77,7 +77,7 @@ def origin_of(model: str | os.PathLike[str] | onnx_ir.Model, options: OptimizeOp
         "installed": sorted({f"{each.name} {each.version}" for each in importlib.metadata.distributions()}),
         "code": list(_code()),
     }
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _code() -> Iterator[tuple[str, str]]:

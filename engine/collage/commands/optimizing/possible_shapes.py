@@ -12,8 +12,9 @@ from collage.runtime.package.manifest import MOST_PLANS
 from collage.runtime.package.plan import described
 from collage.setup.facts import opened
 from collage_core.errors import InputShapeError, UsageError
+from collage_core.ir.values.size_range import Shape
 
-InputShapes = Mapping[str, tuple[int, ...]]
+InputShapes = Mapping[str, Shape]
 
 
 def possible_shapes(

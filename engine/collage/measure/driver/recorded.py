@@ -19,7 +19,7 @@ from collage.store import (
     timing_beside,
 )
 from collage_core.candidates.refusals import Rejection, Remembered
-from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured, ValueKind
+from collage_core.contract import INVALID, UNMEASURED, Cost, Host, Unmeasured
 from collage_core.contract.device import HOST
 from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.spec import CandidateKernel
@@ -77,7 +77,7 @@ class RecordedCosts:
         known = self._keys.get(sub_graph)
         if known is None:
             known = sub_graph.structural_hash
-            unplanned = [v for v in sub_graph.input_values if graph.spec(v).kind is not ValueKind.PLANNED]
+            unplanned = [v for v in sub_graph.input_values if not graph.spec(v).has_known_shape]
             if unplanned or sub_graph.nodes & graph.data_dependent_mask:
                 function = kernel_function(sub_graph, "keyed")
                 digest = hashlib.sha256(repr(self._capture().inputs_of(function)).encode())

@@ -14,6 +14,7 @@ from collage.measure.wire.model_messages import AskPrepareModel, ModelFailed, Mo
 from collage.prepare.exchange import read_prepared, write_given
 from collage.prepare.steps import prepare
 from collage.temporary_folders import TemporaryFolder
+from collage_core.ir.values.size_range import Extent, SizeRange
 
 PREPARE_S = 60.0
 _PER_NODE_S = 0.05
@@ -25,7 +26,7 @@ _SHARE, _LEAST_S = 0.8, 5.0
 def prepared_in(
     process: ModelProcess,
     model: ir.Model,
-    input_shapes: Mapping[str, Sequence[int]],
+    input_shapes: Mapping[str, Sequence[Extent]],
     deadline_s: float,
     *,
     keep_free: bool = False,
@@ -53,7 +54,10 @@ def prepared_in(
             return prepare(
                 model, input_shapes=input_shapes, keep_free=keep_free
             )  # it gets no further than the first checks
-        shapes = {name: tuple(map(int, shape)) for name, shape in input_shapes.items()}
+        shapes = {
+            name: tuple(size if isinstance(size, SizeRange) else int(size) for size in shape)
+            for name, shape in input_shapes.items()
+        }
         ask = AskPrepareModel(folder=str(folder), input_shapes=shapes, keep_free=keep_free)
         answer = process.ask(ask, what, deadline_s, weights_bytes(model))
         if isinstance(answer, ModelFailed):
@@ -70,7 +74,7 @@ def prepared_in(
 
 def prepared_apart(
     model: ir.Model,
-    input_shapes: Mapping[str, Sequence[int]],
+    input_shapes: Mapping[str, Sequence[Extent]],
     budget: Budget = UNLIMITED,
     *,
     keep_free: bool = False,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from collage.measure.wire.wire_values import WireFunction, WireValue
+from collage_core.ir.values.size_range import Shape
 
 AT_NODE = "at node "
 """Begins the line that the process has as its last words while it computes a node."""
@@ -23,7 +24,7 @@ class AskPrepareModel:
     """
 
     folder: str
-    input_shapes: Mapping[str, tuple[int, ...]]
+    input_shapes: Mapping[str, Shape]
     keep_free: bool = False
 
 

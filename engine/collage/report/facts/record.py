@@ -13,6 +13,7 @@ from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts
 from collage.report.facts.machine_facts import LimitFacts, MachineFacts
 from collage.report.facts.precision_facts import MetricFacts, PrecisionFacts
 from collage_core.candidates.refusals import Refusal
+from collage_core.ir.values.size_range import Shape
 
 SCHEMA_VERSION = 1
 NAN_AS_EXPECTED = "a NaN in each input reaches the outputs as in the reference"
@@ -35,7 +36,7 @@ class ModelFacts:
     sha256: str
     nodes: int
     nodes_as_given: int
-    input_shapes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    input_shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

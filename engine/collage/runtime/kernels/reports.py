@@ -39,10 +39,12 @@ class SessionReport:
         kernels: The kernels, in the order in which they run.
         verified: Whether this session's outputs were compared with the reference's. Packaged kernels were when the
             package was made; substitutes only then.
+        outside: Sizes that it ran, such as `sequence=600`, outside the ranges that its plans are for; the first few.
     """
 
     kernels: tuple[KernelReport, ...]
     verified: bool
+    outside: tuple[str, ...] = ()
 
     @property
     def substitutes(self) -> tuple[KernelReport, ...]:
@@ -57,4 +59,6 @@ class SessionReport:
         for kernel in self.substitutes:
             how = "lowered again" if kernel.target == kernel.packaged else f"on {kernel.target} in its place"
             lines.append(f"{kernel.name} of {kernel.packaged}: {how}, {state} ({kernel.reason})")
+        if self.outside:
+            lines.append(f"ran for sizes that no plan is for: {', '.join(self.outside)}")
         return "\n".join(lines)

@@ -17,6 +17,7 @@ from collage.documents.strict import strict_converter
 from collage.errors import NotAPackageError, PackageDamagedError, PackageVersionError
 from collage_core.contract import Target
 from collage_core.contract.names import is_plain_name
+from collage_core.ir.values.size_range import Shape
 
 FORMAT = "collage-package"
 SCHEMA_VERSION = 3
@@ -116,7 +117,7 @@ class PlanEntry:
 
     model: str
     record: str
-    input_shapes: dict[str, tuple[int, ...]]
+    input_shapes: dict[str, Shape]
     kernels: dict[str, PackagedKernel]
 
 

@@ -16,8 +16,9 @@ from collage.runtime.package.manifest import WEIGHTS, Manifest, PlanEntry, parse
 from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import ModelError
-from collage_core.ir.io.inference import static_input_shapes
 from collage_core.ir.io.model_io import external_tensors
+from collage_core.ir.values.size_range import Shape, shape_within
+from collage_core.ir.values.symbolic_sizes import input_shapes
 from collage_core.passes.call_sites import call_sites
 
 if TYPE_CHECKING:
@@ -76,9 +77,14 @@ class PackagedPlan:
         return self.package.manifest
 
     @property
-    def input_shapes(self) -> Mapping[str, tuple[int, ...]]:
+    def input_shapes(self) -> Mapping[str, Shape]:
         """Shape of each input that has a static one, by name."""
         return self._entry.input_shapes
+
+    def holds(self, input_shapes: Mapping[str, Shape]) -> bool:
+        """Return whether some inputs' shapes are among those that it is for."""
+        known = self.input_shapes
+        return all(name in known and shape_within(shape, known[name]) for name, shape in input_shapes.items())
 
     @property
     def artifacts(self) -> Mapping[str, Artifact]:
@@ -136,7 +142,7 @@ class PackagedPlan:
                 value.const_value = self._lazy(tensor)
         for tensor in external_tensors(model):  # in functions, branches and attributes, where no package has one
             raise self._foreign(tensor)
-        if static_input_shapes(model) != self.input_shapes:
+        if input_shapes(model) != self.input_shapes:
             raise PackageDamagedError(self.path, f"inputs of its {self._entry.model} are not of the manifest's shapes")
         self._check_calls(model)
         return model
@@ -187,7 +193,7 @@ class PackagedPlan:
         )
 
 
-def described(input_shapes: Mapping[str, tuple[int, ...]]) -> str:
+def described(input_shapes: Mapping[str, Shape]) -> str:
     """Return shapes as `--input-shapes` takes them.
 
     Examples:

@@ -20,6 +20,7 @@ from collage_core.contract import weight_named
 from collage_core.errors import UsageError
 from collage_core.ir.io.model_io import save_model
 from collage_core.ir.io.replacement import Replacement
+from collage_core.ir.values.size_range import Shape
 
 
 class Package:
@@ -59,7 +60,7 @@ class Package:
         """
         return self.plan_for({})
 
-    def plan_for(self, input_shapes: Mapping[str, tuple[int, ...]]) -> PackagedPlan:
+    def plan_for(self, input_shapes: Mapping[str, Shape]) -> PackagedPlan:
         """Return the only plan, or of several the one for some inputs' shapes; those not given do not matter.
 
         Raises:
@@ -68,6 +69,7 @@ class Package:
         if len(self.plans) == 1:
             return self.plans[0]
         fits = [plan for plan in self.plans if input_shapes.items() <= plan.input_shapes.items()]
+        fits = fits or [plan for plan in self.plans if plan.holds(input_shapes)]
         if len(fits) != 1:
             how = "; choose one with --input-shapes" if fits else ""
             which = "several plans" if fits else f"no plan for {described(input_shapes)}"

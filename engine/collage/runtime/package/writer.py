@@ -32,8 +32,8 @@ from collage.runtime.package.manifest import (
 from collage.runtime.package.reader import Package
 from collage_core.contract import Artifact, Json, Target, weight_named
 from collage_core.hookspecs import ENTRY_POINT_GROUP
-from collage_core.ir.io.inference import static_input_shapes
 from collage_core.ir.values.content import constant_of, tensor_content_hash
+from collage_core.ir.values.symbolic_sizes import input_shapes
 from collage_core.passes.call_sites import CallSite, call_sites
 
 INLINE_BYTES = 1024
@@ -105,9 +105,7 @@ def save_package(
                 model_sha256=model_sha256,
                 threads=threads,
                 targets={targets[site.name].name: targets[site.name] for site in sites},
-                plans=(
-                    PlanEntry(model=MODEL, record=RECORD, input_shapes=static_input_shapes(model), kernels=packaged),
-                ),
+                plans=(PlanEntry(model=MODEL, record=RECORD, input_shapes=input_shapes(model), kernels=packaged),),
                 weights=kept.weights,
                 libraries=_libraries(
                     {"collage-core", *distributions, *required, *_distributions(targets[site.name] for site in sites)}

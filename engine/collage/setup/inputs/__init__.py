@@ -9,6 +9,7 @@ from collage.setup.inputs.random_arrays import (
     checked_values,
     given_values,
     random_inputs,
+    specs_as_given,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "given_values",
     "labelled_samples",
     "random_inputs",
+    "specs_as_given",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,8 +18,11 @@ from collage.values.npz import from_arrays, how_to_give
 from collage.values.npz_file import read_arrays
 from collage_core.errors import FeedError, did_you_mean
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.value_bounds import spec_of
 from collage_core.ir.values.content import constant_of
-from collage_core.ir.values.tensor_spec import TensorSpec
+from collage_core.ir.values.size_range import Shape, SizeRange
+from collage_core.ir.values.symbolic_sizes import shape_at
+from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
 
 Given: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """Values for a model's inputs: by name, or in an NPZ file as `collage.values.npz` says."""
@@ -48,7 +53,9 @@ def required_inputs(graph: DataflowGraph) -> list[onnx_ir.Value]:
     return [value for value in graph.model.graph.inputs if constant_of(value) is None]
 
 
-def random_inputs(graph: DataflowGraph, seed: int, draw: int = 0) -> dict[str, Any]:
+def random_inputs(
+    graph: DataflowGraph, seed: int, draw: int = 0, sizes: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Any]:
     """Generate a random value for each input.
 
     Floats are standard normal. Booleans are random. Bytes and 16-bit integers, used for pixels and quantized
@@ -56,10 +63,11 @@ def random_inputs(graph: DataflowGraph, seed: int, draw: int = 0) -> dict[str, A
     that select nothing are zeros and ones, as in masks.
 
     Args:
-        graph: A prepared model: inputs have static shapes.
+        graph: A prepared model: inputs have static shapes, or sizes that vary.
         seed: The same seed gives the same values.
         draw: Which of `DRAWS` ways to draw numbers; others than the first are for models that make nothing of
             standard normal ones, such as a logarithm or a threshold.
+        sizes: Size of each symbol in the inputs' shapes; the typical one if it is not among them.
 
     Raises:
         FeedError: If an input is not a tensor, or its shape is not known.
@@ -68,6 +76,8 @@ def random_inputs(graph: DataflowGraph, seed: int, draw: int = 0) -> dict[str, A
     for number, value in enumerate(required_inputs(graph)):
         name = str(value.name)
         spec = graph.spec(value)
+        if spec.kind is ValueKind.SIZED and value.shape is not None:
+            spec = spec.as_planned(shape_at(value.shape, graph.typical_sizes | dict(sizes)) or ())
         if spec.dtype is None or spec.shape is None or None in spec.shape:
             how = how_to_give(name, spec.type_name)
             advice = "give one with --inputs FILE.npz" + (f": {how}" if how else "")
@@ -83,6 +93,26 @@ def random_inputs(graph: DataflowGraph, seed: int, draw: int = 0) -> dict[str, A
             what = f"its shape {list(spec.static_shape)} takes {size}, and more while values are made up for it"
             raise FeedError(name, f"{what}: memory is too short. Give one with --inputs FILE.npz") from None
     return values
+
+
+def sizes_given(graph: DataflowGraph, shapes: Mapping[str, Shape]) -> dict[str, int]:
+    """Return the size of each symbol of a prepared model that shapes of inputs give a size, and no range."""
+    found: dict[str, int] = {}
+    for value in required_inputs(graph):
+        for dim, size in zip(value.shape or (), shapes.get(str(value.name), ()), strict=False):
+            if isinstance(dim, onnx_ir.SymbolicDim) and isinstance(size, int):
+                found[str(dim.value)] = size
+    return found
+
+
+def specs_as_given(model: onnx_ir.Model, shapes: Mapping[str, Shape]) -> list[TensorSpec]:
+    """Return the specs of a model's inputs as given, with bound shapes replaced; extents that vary are None."""
+    inputs = [spec_of(value) for value in model.graph.inputs if not value.is_initializer()]
+    known = {
+        name: tuple(None if isinstance(extent, SizeRange) else extent for extent in shape)
+        for name, shape in shapes.items()
+    }
+    return [dataclasses.replace(spec, shape=known.get(spec.name, spec.shape)) for spec in inputs]
 
 
 def checked_inputs(graph: DataflowGraph, values: Mapping[str, Any]) -> dict[str, Any]:

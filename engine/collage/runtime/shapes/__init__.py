@@ -1,0 +1,1 @@
+"""Sessions that choose, by the shapes of the inputs, which of several sessions runs."""

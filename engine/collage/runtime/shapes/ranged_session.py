@@ -1,0 +1,153 @@
+"""Run one plan for a range of sizes: memory is planned and kernels are bound anew for each, the kernels are shared.
+
+All shapes follow from the sizes of the inputs, so for each set of sizes all of a run is known beforehand, and it is as
+fast as that of a static plan. What the last sizes took is kept; their runs share one arena.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from collage.errors import OutsideRangeWarning
+from collage.runtime.executable import Executable
+from collage.runtime.kernels.reports import SessionReport
+from collage.runtime.session import NodeArg, Session, described_value
+from collage.runtime.shapes.choosing_session import ChoosingSession, shape_given
+from collage_core.errors import FeedError
+from collage_core.ir.values.size_range import SizeRange
+from collage_core.ir.values.symbolic_sizes import size_symbols
+
+KEPT_SIZES: Final = 16
+"""Sets of sizes whose runs stay bound, each with memory for its inputs and outputs."""
+
+
+class RangedSession(ChoosingSession):
+    """A session of a plan whose inputs have sizes that vary.
+
+    Args:
+        executable: Its executable, for any sizes. The session takes ownership.
+        strict: Whether to refuse sizes outside the ranges; otherwise they run, after one warning.
+
+    Attributes:
+        verified: As of `Session`.
+    """
+
+    def __init__(self, executable: Executable, *, strict: bool = False) -> None:
+        self._executable = executable
+        self._strict = strict
+        self._outside: dict[str, None] = {}
+        self._symbols: dict[str, SizeRange] = size_symbols(executable.inputs)
+        self._axes: list[tuple[str, list[tuple[int, str]]]] = []
+        for value in executable.inputs:
+            varying = [(axis, str(dim.value)) for axis, dim in enumerate(value.shape or ()) if not isinstance(dim, int)]
+            if varying:
+                self._axes.append((value.name or "", varying))
+        self._running = threading.Lock()
+        self._choosing = threading.Lock()
+        self._verified = False
+        # the arena of the largest sizes serves all others
+        executable.at({name: sizes.most for name, sizes in self._symbols.items()})
+        self._kept: OrderedDict[tuple[int, ...], Session] = OrderedDict()
+        super().__init__(self._at(tuple(executable.sizes[name] for name in self._symbols)))
+
+    def holds(self, feeds: Mapping[str, Any]) -> bool:
+        """Return whether the sizes of these inputs are within the ranges.
+
+        Raises:
+            FeedError: As `session_for`.
+        """
+        sizes = self._sizes_of(feeds)
+        return all(sizes[name] in within for name, within in self._symbols.items())
+
+    def session_for(self, feeds: Mapping[str, Any]) -> Session:
+        """Return a session for the sizes of these inputs.
+
+        Raises:
+            FeedError: If an input is missing, two inputs contradict each other, or a size is outside its range and this
+                session is strict.
+        """
+        if not isinstance(feeds, Mapping):
+            return self._current  # which says what is wrong
+        sizes = self._sizes_of(feeds)
+        for name, size in sizes.items():
+            if size not in self._symbols[name]:
+                self._note_outside(name, size)
+        return self._at(tuple(sizes[name] for name in self._symbols))
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Return the model's inputs in order; extents that vary have the names of their dimensions."""
+        return [described_value(value) for value in self._executable.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Return the model's outputs in order; extents that vary are expressions of the inputs' dimensions."""
+        return [described_value(value) for value in self._executable.outputs]
+
+    @property
+    def output_bytes(self) -> int:
+        """See `Session.output_bytes`; the sum over the sizes that are kept."""
+        with self._choosing:
+            return sum(session.output_bytes for session in self._kept.values())
+
+    @property
+    def verified(self) -> bool:
+        """Whether its outputs were compared with the reference's since it was loaded, for some sizes."""
+        return self._verified
+
+    @verified.setter
+    def verified(self, value: bool) -> None:
+        self._verified = value
+
+    def report(self) -> SessionReport:
+        """Return what runs where, which kernels are not those of the package, and sizes outside the ranges."""
+        kernels = self._executable.source.reports
+        return SessionReport(kernels=kernels, verified=self.verified, outside=tuple(self._outside))
+
+    def clone(self) -> RangedSession:
+        """Return a session with memory of its own, to run in another thread; see `Session.clone`."""
+        twin = RangedSession(self._executable.clone(), strict=self._strict)
+        twin.verified = self.verified
+        return twin
+
+    def _at(self, sizes: tuple[int, ...]) -> Session:
+        with self._choosing:
+            session = self._kept.pop(sizes, None)
+            if session is None:
+                executable = self._executable.at(dict(zip(self._symbols, sizes, strict=True)))
+                session = Session(executable, lock=self._running)
+                if len(self._kept) >= KEPT_SIZES:
+                    self._kept.popitem(last=False)  # the one not used for longest
+            self._kept[sizes] = session
+            return session
+
+    def _sizes_of(self, feeds: Mapping[str, Any]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        owners: dict[str, str] = {}
+        for name, varying in self._axes:
+            shape = shape_given(name, feeds)
+            for axis, symbol in varying:
+                if axis >= len(shape):
+                    raise FeedError(name, f"it has the shape {list(shape)}, and its axis {axis} is {symbol}")
+                if found.setdefault(symbol, shape[axis]) != shape[axis]:
+                    first = f"{found[symbol]} by input {owners[symbol]!r}"
+                    raise FeedError(name, f"its shape {list(shape)} makes {symbol} {shape[axis]}, which is {first}")
+                owners.setdefault(symbol, name)
+        return found
+
+    def _note_outside(self, name: str, size: int) -> None:
+        sizes = self._symbols[name]
+        said = f"{name} is {size}, outside {sizes.least}..{sizes.most}"
+        advice = "optimize the model again with a range of --input-shapes that holds it"
+        if self._strict:
+            raise FeedError(name, f"{said}, for which the plan was made: {advice}")
+        if not self._outside:
+            warnings.warn(
+                f"{said}, for which the plan was made and measured: it runs, unmeasured and unverified; {advice}",
+                OutsideRangeWarning,
+                stacklevel=4,
+            )
+        if len(self._outside) < KEPT_SIZES:
+            self._outside[f"{name}={size}"] = None

@@ -1,0 +1,145 @@
+"""Plans for a range of sizes: one package, every size in the range, against the reference."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from click.testing import CliRunner, Result
+
+import collage
+from collage.cli import main
+from collage.errors import OutsideRangeWarning
+from collage.runtime.package import load_package
+from collage.runtime.session import Session
+from collage_core.errors import FeedError
+from collage_core.ir.values.size_range import SizeRange
+from tests.integration.commands.models import reference
+from tests.integration.commands.test_free_dimensions import attention, batched_cnn
+
+pytestmark = pytest.mark.plugins
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def cli(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def optimized(model: Path, *arguments: object) -> tuple[Path, Any]:
+    package, report = model.with_suffix(".collage"), model.with_suffix(".json")
+    done = cli("optimize", model, "-o", package, "--json", report, "--preset", "quick", *arguments)
+    assert done.exit_code == 0, done.output
+    return package, json.loads(report.read_text())
+
+
+def check(session: Session, model: Path, feeds: Arrays) -> None:
+    right = reference(model, feeds)
+    for made, wanted in zip(session.run(None, feeds), right.values(), strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
+
+
+def tokens(batch: int, count: int, seed: int = 0) -> Arrays:
+    return {"x": np.random.default_rng(seed).normal(size=(batch, count, 8)).astype(np.float32)}
+
+
+def test_one_plan_runs_every_size_of_a_range(tmp_path: Path) -> None:
+    model = attention(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[1..3,1..40@9,8]")
+
+    plan = load_package(package).plan
+    assert plan.input_shapes == {"x": (SizeRange(1, 3, 2), SizeRange(1, 40, 9), 8)}
+    assert plan.record["model"]["input_shapes"] == {"x": ["1..3", "1..40@9", 8]}
+    session = collage.load(package)
+    for batch, count in ((1, 1), (3, 40), (2, 9), (1, 17), (3, 2), (1, 1)):
+        check(session, model, tokens(batch, count, seed=count))
+    assert session.get_inputs()[0].shape == ["batch", "tokens", 8]
+    assert cli("compare", model, package).exit_code == 0
+    assert cli("compare", model, package, "--input-shapes", "x:[3,31,8]").exit_code == 0
+    assert cli("run", package, "--verify").exit_code == 0
+
+
+def test_a_plan_of_several_kernels_runs_every_size(tmp_path: Path) -> None:
+    """Values between kernels, and views of them, are of other sizes in each run."""
+    model = attention(tmp_path)
+    pins = ["--pin", "node_4=openvino", "--pin", "node_9=onnxruntime", "--pin", "node_13=openvino"]
+    package, report = optimized(model, "--input-shapes", "x:[1,1..64,8]", *pins)
+
+    assert len(report["regions"]) > 1
+    session = collage.load(package)
+    for count in (64, 1, 30, 64, 5):
+        check(session, model, tokens(1, count, seed=count))
+
+
+def test_exact_shapes_go_before_a_range(tmp_path: Path) -> None:
+    model = batched_cnn(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[2|1..8,3,16,16]")
+    session = collage.load(package)
+
+    for batch in (1, 2, 8, 5):
+        check(session, model, {"x": np.random.default_rng(batch).normal(size=(batch, 3, 16, 16)).astype(np.float32)})
+    plans = load_package(package).plans
+    assert [plan.input_shapes["x"][0] for plan in plans] == [2, SizeRange.between(1, 8)]
+
+
+def test_sizes_outside_a_range_run_after_one_warning(tmp_path: Path) -> None:
+    model = attention(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[1,2..20,8]")
+    session = collage.load(package)
+
+    with pytest.warns(OutsideRangeWarning, match=r"tokens is 33, outside 2\.\.20.*optimize the model again"):
+        check(session, model, tokens(1, 33))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(session, model, tokens(1, 33))
+        check(session, model, tokens(1, 1))
+    assert session.report().outside == ("tokens=33", "tokens=1")
+    assert "tokens=33" in str(session.report())
+    strict = collage.load(package, strict=True)
+    check(strict, model, tokens(1, 20))
+    with pytest.raises(FeedError, match=r"tokens is 33, outside 2\.\.20"):
+        strict.run(None, tokens(1, 33))
+
+
+def test_inputs_that_share_a_dimension_have_one_size(tmp_path: Path) -> None:
+    text = """
+    < ir_version: 10, opset_import: ["": 17] >
+    g (float[n, 4] a, float[n, 4] b) => (float[n, 4] c) { s = Add(a, b)  c = Relu(s) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "add.onnx")
+    package, _ = optimized(tmp_path / "add.onnx", "--input-shapes", "a:[1..9,4]")
+    session = collage.load(package)
+
+    ones = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(session.run(None, {"a": ones, "b": ones})[0], 2 * ones)
+    with pytest.raises(FeedError, match=r"'b'.*makes n 5, which is 3 by input 'a'"):
+        session.run(None, {"a": ones, "b": np.ones((5, 4), np.float32)})
+
+
+def test_random_sizes_take_no_more_memory(tmp_path: Path) -> None:
+    """What a size takes is kept for a few sizes only."""
+    import psutil
+
+    model = attention(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[1,1..300,8]")
+    session = collage.load(package)
+    random, process = np.random.default_rng(0), psutil.Process()
+    held = []
+    for turn in range(1200):
+        session.run(None, tokens(1, int(random.integers(1, 301))))
+        if turn % 400 == 399:
+            held.append(process.memory_info().rss)
+    assert held[-1] - held[0] < 8 << 20, held
+
+
+def test_a_partitioned_model_keeps_its_sizes(tmp_path: Path) -> None:
+    model = attention(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[1,1..40,8]")
+    again = ir.from_proto(ir.to_proto(load_package(package).plan.model))
+
+    assert [value.metadata_props.get("collage.sizes") for value in again.graph.inputs] == ['[1, "1..40", 8]']
