@@ -16,7 +16,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from collage_core.ir.values.size_range import Shape
+from collage_core.ir.values.size_range import Shape, SizeRange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +40,7 @@ __all__ = [
     "OptimizedShapes",
     "Record",
     "Session",
+    "SizeRange",
     "__version__",
     "load",
     "optimize",
@@ -54,6 +55,20 @@ _LAZY: Mapping[str, str] = {
     "Session": "collage.runtime.session",
 }
 """Module of each public name that is not defined here."""
+
+
+@overload
+def optimize(
+    model: str | Path | onnx_ir.Model,
+    *,
+    toolchains: Sequence[str] | str | None = None,
+    exclude: Sequence[str] = (),
+    input_shapes: Mapping[str, Shape] | None = None,
+    buckets: int,
+    sample_feeds: Sequence[Mapping[str, Any]] = (),
+    progress: Progress | None = None,
+    **options: Any,
+) -> OptimizedShapes: ...
 
 
 @overload
@@ -86,6 +101,8 @@ def optimize(
     toolchains: Sequence[str] | str | None = None,
     exclude: Sequence[str] = (),
     input_shapes: Mapping[str, Shape] | Sequence[Mapping[str, Shape]] | None = None,
+    buckets: int = 1,
+    sample_feeds: Sequence[Mapping[str, Any]] = (),
     progress: Progress | None = None,
     **options: Any,
 ) -> Optimized | OptimizedShapes:
@@ -95,7 +112,11 @@ def optimize(
         model: Path of an ONNX model, or a model in memory.
         toolchains: Targets to use, such as `"openvino(precision=bf16)"`; all that are installed if None.
         exclude: Toolchains or targets to leave out.
-        input_shapes: Shape to bind, by input name; or several such mappings, for a plan for each.
+        input_shapes: Shape to bind, by input name; or several such mappings, for a plan for each. An extent may be a
+            `SizeRange`: the plan runs all sizes in it.
+        buckets: For how many typical sizes of a range a plan is looked for; those that differ are kept.
+        sample_feeds: Values of the inputs as they are in use, in place of `input_shapes`: ranges, and the sizes that
+            are typical, follow from their shapes.
         progress: Receives progress updates; none are reported if None.
         **options: Any other field of `OptimizeOptions`, such as `preset`, `threads`, `max_error`, or user decisions
             (docs/user/user-control.md): `pins`, `prefer`, `fusion_specs`, `load_plan`.
@@ -114,12 +135,24 @@ def optimize(
     wanted = toolchains if toolchains is None or isinstance(toolchains, str) else ",".join(toolchains)
     progress = progress or SilentProgress()
     options = {"toolchains": wanted, "exclude": tuple(exclude), **options}
+    seen: list[int] | None = None
+    if sample_feeds:
+        from collage.commands.optimizing.buckets import shapes_of_samples
+
+        if input_shapes is not None:
+            from collage_core.errors import UsageError
+
+            raise UsageError("give input_shapes or sample_feeds: both say which shapes inputs have")
+        input_shapes, seen = shapes_of_samples(model, sample_feeds)
+    if buckets != 1:
+        input_shapes = input_shapes or {}
+        input_shapes = [input_shapes] if isinstance(input_shapes, Mapping) else input_shapes
     if input_shapes is None or isinstance(input_shapes, Mapping):
         return optimize_model(model, Options(input_shapes=dict(input_shapes or {}), **options), progress=progress)
     from collage.commands.optimizing.possible_shapes import possible_shapes
     from collage.commands.optimizing.several_shapes import optimize_shapes
 
-    possible = possible_shapes(model, input_shapes, progress.message)
+    possible = possible_shapes(model, input_shapes, progress.message, buckets=buckets, sizes=seen)
     return optimize_shapes(model, [Options(input_shapes=each, **options) for each in possible], progress=progress)
 
 

@@ -25,6 +25,7 @@ from collage.cli.options.common import (
     verbose_option,
 )
 from collage.cli.options.parameters import (
+    MOST_BUCKETS,
     FiniteRange,
     GivenShapes,
     check_overwriting,
@@ -97,6 +98,13 @@ from collage.cli.output import results_console, shown_progress, write_json
     help="Only kernels that give the same bits for the same inputs, each time they run.",
 )
 @click.option(
+    "--buckets",
+    type=click.IntRange(1, MOST_BUCKETS),
+    default=1,
+    metavar="N",
+    help="Find a plan for N typical sizes of a range of --input-shapes, and keep those that differ.",
+)
+@click.option(
     "--pin",
     "pins",
     multiple=True,
@@ -133,6 +141,7 @@ def optimize(
     toolchains: str | None,
     exclude: tuple[str, ...],
     input_shapes: GivenShapes,
+    buckets: int,
     inputs: Path | None,
     calibration: Path | None,
     ranges: str,
@@ -212,7 +221,8 @@ def optimize(
         "load_plan": load_plan,
         "retry_failed": retry_failed,
     }
-    possible = possible_shapes(model, shape_sets(input_shapes), functools.partial(click.echo, err=True))
+    tell = functools.partial(click.echo, err=True)
+    possible = possible_shapes(model, shape_sets(input_shapes), tell, buckets=buckets)
     each = [OptimizeOptions(input_shapes=shapes, **options) for shapes in possible]
     if len(each) > 1 and (save_plan is not None or trace is not None):
         raise click.UsageError("--save-plan and --trace are of one plan, and --input-shapes asks for several")

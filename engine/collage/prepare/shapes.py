@@ -68,6 +68,24 @@ def check_given_shapes(model: ir.Model, input_shapes: Mapping[str, Sequence[Exte
     _given_shapes({str(value.name): value for value in model.graph.inputs if not value.is_initializer()}, input_shapes)
 
 
+def range_symbols(model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]]) -> dict[str, SizeRange]:
+    """Return the sizes that vary with some input shapes: by their symbol, or by input and axis where there is none.
+
+    Raises:
+        InputShapeError: See `check_given_shapes`.
+    """
+    inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
+    shapes, _ = _given_shapes(inputs, input_shapes)
+    found: dict[str, SizeRange] = {}
+    for name, shape in shapes.items():
+        dims = inputs[name].shape or [None] * len(shape)
+        for axis, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
+            if isinstance(extent, SizeRange):
+                symbol = "" if dim is None else _symbol(dim)
+                found[symbol or f"{name}.{axis}"] = extent
+    return found
+
+
 def bind_input_shapes(
     model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, keep_free: bool = False
 ) -> None:

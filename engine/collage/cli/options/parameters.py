@@ -20,6 +20,9 @@ _LONGEST_NAME = 240
 MOST_SHAPES = 64
 """Most sets of input shapes of one command."""
 
+MOST_BUCKETS = 16
+"""Most typical sizes of a range."""
+
 GivenShapes: TypeAlias = tuple[tuple[str, tuple[Shape, ...]], ...]
 """What `--input-shapes` was given: an input's name and shapes, each time."""
 

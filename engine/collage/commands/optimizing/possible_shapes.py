@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir
 
+from collage.commands.optimizing.buckets import in_buckets
 from collage.prepare.shapes import check_given_shapes
 from collage.runtime.package.manifest import MOST_PLANS
 from collage.runtime.package.plan import described
@@ -18,7 +19,12 @@ InputShapes = Mapping[str, Shape]
 
 
 def possible_shapes(
-    model: str | os.PathLike[str] | onnx_ir.Model, shapes: Sequence[InputShapes], tell: Callable[[str], object]
+    model: str | os.PathLike[str] | onnx_ir.Model,
+    shapes: Sequence[InputShapes],
+    tell: Callable[[str], object],
+    *,
+    buckets: int = 1,
+    sizes: Sequence[int] | None = None,
 ) -> tuple[InputShapes, ...]:
     """Return the sets of shapes in which a dimension symbol that several inputs share has one size, each once.
 
@@ -26,6 +32,8 @@ def possible_shapes(
         model: An ONNX file, or a model in memory.
         shapes: The sets.
         tell: Receives a message about the sets that are left out, if there are any.
+        buckets: How many typical sizes each range has; see `in_buckets`.
+        sizes: See `in_buckets`.
 
     Raises:
         InputShapeError: If a shape does not fit the input itself, or no set is possible; it says why.
@@ -35,7 +43,7 @@ def possible_shapes(
     if not shapes:
         raise UsageError("no input shapes are given: name at least one set, or leave them out")
     if len(shapes) == 1:
-        return tuple(shapes)  # `optimize` says what is wrong with it
+        return in_buckets(model, shapes, buckets, sizes)  # `optimize` says what else is wrong with it
     given, _, _ = opened(model)
     for name, shape in dict.fromkeys((name, shape) for each in shapes for name, shape in each.items()):
         check_given_shapes(given, {name: shape})
@@ -50,6 +58,7 @@ def possible_shapes(
             wrong.append((each, error))
     if not possible:
         raise wrong[0][1]
+    possible = list(in_buckets(model, possible, buckets, sizes))
     if len(possible) > MOST_PLANS:
         raise UsageError(
             f"a package has at most {MOST_PLANS} plans, and there are {len(possible)} sets of input shapes"

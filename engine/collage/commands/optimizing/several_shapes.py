@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir
 
 from collage.command_start import command_began
 from collage.commands.optimize import optimize
+from collage.commands.optimizing.buckets import merged, plan_of_record
 from collage.commands.optimizing.optimized import trusted_as_written
 from collage.options import OptimizeOptions
 from collage.report.facts.record import Record
@@ -22,6 +23,7 @@ from collage.runtime.package.plan import described
 from collage.runtime.session import Session
 from collage.temporary_folders import TemporaryFolder
 from collage_core.errors import UsageError
+from collage_core.ir.values.size_range import Shape
 from collage_core.registry import Registry
 
 
@@ -30,13 +32,15 @@ class OptimizedShapes:
     """Plans for several input shapes, each in a package in a temporary folder until they are saved as one.
 
     Attributes:
-        records: Record of each optimisation, in the order of the shapes.
+        records: Record of each plan that is kept, in the order of the shapes.
         packages: Their packages.
+        shapes: The shapes that each is for: of a plan for a part of a range not those that its package says.
         origins: Hash of what decided each outcome; empty where that is not known of all.
     """
 
     records: tuple[Record, ...]
     packages: tuple[Path, ...]
+    shapes: tuple[Mapping[str, Shape], ...]
     origins: tuple[str, ...]
     _folder: TemporaryFolder = dataclasses.field(repr=False)
 
@@ -49,7 +53,7 @@ class OptimizedShapes:
         trusted_as_written(self._save(path), path)
 
     def _save(self, path: str | os.PathLike[str]) -> str:
-        return join_packages(path, [load_package(each) for each in self.packages])
+        return join_packages(path, [load_package(each) for each in self.packages], self.shapes)
 
     def session(self) -> Session:
         """Return a session that runs the plans in this process."""
@@ -99,12 +103,23 @@ def optimize_shapes(
         records.append(optimized.record)
         origins.append(optimized.origin)
     known = tuple(origin for origin in origins if origin is not None)
+    # a symbol that one input has a size of may be in the shapes of others, too
+    whole = [record.model.input_shapes for record in records]
+    buckets = merged(whole, [plan_of_record(record) for record in records])
+    if len(buckets) < len(each):
+        progress.message(f"{len(each)} typical sizes have {len(buckets)} different plans; equal ones are one")
     return OptimizedShapes(
-        records=tuple(records),
-        packages=tuple(packages),
+        records=tuple(of_shapes(records[bucket.number], bucket.shapes) for bucket in buckets),
+        packages=tuple(packages[bucket.number] for bucket in buckets),
+        shapes=tuple(bucket.shapes for bucket in buckets),
         origins=known if len(known) == len(origins) else (),
         _folder=folder,
     )
+
+
+def of_shapes(record: Record, shapes: Mapping[str, Shape]) -> Record:
+    """Return a record of a plan that is for these shapes, of those that it was found for."""
+    return dataclasses.replace(record, model=dataclasses.replace(record.model, input_shapes=dict(shapes)))
 
 
 def _check_options(options: OptimizeOptions) -> None:

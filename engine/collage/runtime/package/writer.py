@@ -29,10 +29,12 @@ from collage.runtime.package.manifest import (
     PlanEntry,
     Weight,
 )
+from collage.runtime.package.narrowed import documents_for
 from collage.runtime.package.reader import Package
 from collage_core.contract import Artifact, Json, Target, weight_named
 from collage_core.hookspecs import ENTRY_POINT_GROUP
 from collage_core.ir.values.content import constant_of, tensor_content_hash
+from collage_core.ir.values.size_range import Shape
 from collage_core.ir.values.symbolic_sizes import input_shapes
 from collage_core.passes.call_sites import CallSite, call_sites
 
@@ -119,7 +121,11 @@ def save_package(
     return digest
 
 
-def join_packages(path: str | os.PathLike[str], packages: Sequence[Package]) -> str:
+def join_packages(
+    path: str | os.PathLike[str],
+    packages: Sequence[Package],
+    shapes: Sequence[Mapping[str, Shape]] | None = None,
+) -> str:
     """Write the plans of several packages of one model as one package, whole or not at all.
 
     Weights, and files of artifacts, that several have are in it once.
@@ -127,6 +133,8 @@ def join_packages(path: str | os.PathLike[str], packages: Sequence[Package]) -> 
     Args:
         path: The file to write; an older one is replaced when the new one is complete.
         packages: Packages of one model, made with one number of threads, of different input shapes.
+        shapes: For each of these, which have one plan then, the shapes that it is for from now on: with ranges
+            within its own. As they are if None.
 
     Returns:
         Its `Package.digest`.
@@ -140,18 +148,19 @@ def join_packages(path: str | os.PathLike[str], packages: Sequence[Package]) -> 
         with ArchiveWriter(target) as archive:
             kept, files = _Weights(archive), _Artifacts(archive)
             entries: list[PlanEntry] = []
-            for plan in (plan for package in packages for plan in package.plans):
+            plans = [plan for package in packages for plan in package.plans]
+            for plan, own in zip(plans, shapes or [plan.input_shapes for plan in plans], strict=True):
                 number = len(entries)
                 model, record = (name if number == 0 else _numbered(name, number) for name in (MODEL, RECORD))
-                for name, data in zip((model, record), plan.documents(), strict=True):
+                for name, data in zip((model, record), documents_for(plan, own), strict=True):
                     archive.add(name, data)
                 kernels = {}
                 for site, target_of in plan.targets.items():
                     folder = site if number == 0 else f"{number}/{site}"
                     artifact = files.add(folder, plan.artifacts[site])
                     kernels[site] = PackagedKernel(target=target_of.name, artifact=artifact)
-                shapes = dict(plan.input_shapes)
-                entries.append(PlanEntry(model=model, record=record, input_shapes=shapes, kernels=kernels))
+                known = {name: own.get(name, shape) for name, shape in plan.input_shapes.items()}
+                entries.append(PlanEntry(model=model, record=record, input_shapes=known, kernels=kernels))
             for package in packages:
                 for key in package.manifest.weights:
                     kept.add(package.tensor(key))
