@@ -1,15 +1,20 @@
-"""Race one package of plans for several input shapes against toolchains with shapes that are free.
+"""Race one package of plans for several input shapes, or for a range, against toolchains with shapes that are free.
 
 Usage:
     python -m benchmarks.shapes [CASE...] --work DIR [--results FILE.json] [--rounds N]
 
-`collage optimize` finds a plan for each size with default options and an empty database, and once more with `--anew`
-and the database that this left. Then the outside judge times the package, ONNX Runtime and OpenVINO at each size. The
-package is one file, loaded whole. The toolchains get the model as it is, with its free dimension; each process of the
+`collage optimize` finds the plans with default options and an empty database, and once more with `--anew` and the
+database that this left. Then the outside judge times the package, ONNX Runtime and OpenVINO at several sizes. The
+package is one file, loaded whole. The toolchains get the model as it is, with its free dimensions; each process of the
 judge runs one size, so what a library caches for a size is warm.
 
-`expected` is over all sizes, each as often as the others: the sum of the times. Its base is the toolchain whose sum is
-least. `called` is as users call it, arrays in and arrays out.
+`expected` is over all these sizes, each as often as the others: the sum of the times. Its base is the toolchain whose
+sum is least. `called` is as users call it, arrays in and arrays out. The sizes of `bert` are the middles of twelve
+equally likely parts of a log-normal distribution of lengths, with median 64 and standard deviation 0.8 of the
+logarithm, cut to 1 to 512.
+
+Every size that the package is for runs in one session, in a random order; `error` is the largest difference from ONNX
+Runtime, relative to the scale of the output.
 
 Exits with 1 if an output of the package is wrong, if the upper end of an expected ratio is above 1.03, or if the
 second optimization measures anything. Results in DIR are not computed again.
@@ -21,13 +26,15 @@ import argparse
 import dataclasses
 import itertools
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from rich.console import Console
@@ -38,6 +45,7 @@ from benchmarks.judge.rounds import Outcome, Protocol, compete
 from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.models import MODELS
 from benchmarks.models.__main__ import write_model
+from benchmarks.models.pytorch import BERT_VOCABULARY
 from benchmarks.page import environment, head, lines_of, noting, written
 
 MOST: Final = 1.03
@@ -48,35 +56,77 @@ OWN: Final = "collage"
 DYNAMIC: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime_session.py", "openvino": "openvino_request.py"}
 
 
+Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """A model with one free dimension.
+    """A model whose sizes vary.
 
     Attributes:
         model: Name of a model of the suite.
-        input: Its input.
-        shape: Shape of that, None for the free dimension.
-        sizes: The sizes.
+        options: What `collage optimize` is given.
+        sizes: The sizes that are judged.
+        every: The sizes that are compared with ONNX Runtime.
+        inputs: Makes inputs of a size.
     """
 
     model: str
-    input: str
-    shape: tuple[int | None, ...]
+    options: tuple[str, ...]
     sizes: tuple[int, ...]
-
-    def of(self, size: int) -> tuple[int, ...]:
-        """Return the shape of the input for a size."""
-        return tuple(size if extent is None else extent for extent in self.shape)
-
-    @property
-    def option(self) -> str:
-        """What `--input-shapes` is given."""
-        free = "|".join(map(str, self.sizes))
-        return f"{self.input}:[{','.join(free if extent is None else str(extent) for extent in self.shape)}]"
+    every: tuple[int, ...]
+    inputs: Callable[[int, np.random.Generator], Arrays]
 
 
+def images(name: str, *shape: int | None) -> Callable[[int, np.random.Generator], Arrays]:
+    """Return what makes an image or a batch; None in the shape stands for the size."""
+    return lambda size, random: {
+        name: random.standard_normal([size if extent is None else extent for extent in shape], np.float32)
+    }
+
+
+def tokens(size: int, random: np.random.Generator) -> Arrays:
+    """Make the inputs of a BERT, of one sequence."""
+    return {
+        "input_ids": random.integers(0, BERT_VOCABULARY, (1, size)),
+        "attention_mask": np.ones((1, size), np.int64),
+        "token_type_ids": np.zeros((1, size), np.int64),
+    }
+
+
+def likely_lengths(parts: int, median: float, deviation: float, most: int) -> tuple[int, ...]:
+    """Return the middles of equally likely parts of a log-normal distribution, cut to 1 to `most`."""
+    normal = statistics.NormalDist(math.log(median), deviation)
+    return tuple(min(most, max(1, round(math.exp(normal.inv_cdf((part + 0.5) / parts))))) for part in range(parts))
+
+
+_BATCHES: Final = (1, 2, 4, 8, 16)
+_SIDES: Final = tuple(range(320, 641, 32))
 CASES: Final[Mapping[str, Case]] = {
-    "cnn": Case(model="mobilenet_v2", input="pixel_values", shape=(None, 3, 224, 224), sizes=(1, 2, 4, 8, 16)),
+    "cnn": Case(
+        model="mobilenet_v2",
+        options=("--input-shapes", "pixel_values:[1|2|4|8|16,3,224,224]"),
+        sizes=_BATCHES,
+        every=_BATCHES,
+        inputs=images("pixel_values", None, 3, 224, 224),
+    ),
+    "bert": Case(
+        model="bert_base_6_dynamic",
+        options=("--input-shapes", "input_ids:[1,1..512@90]", "--buckets", "2"),
+        sizes=likely_lengths(12, 64, 0.8, 512),
+        every=tuple(range(1, 513)),
+        inputs=tokens,
+    ),
+    "detector": Case(
+        model="fcos_detector",
+        options=(
+            *itertools.chain.from_iterable(("--input-shapes", f"image:[1,3,{side},{side}]") for side in _SIDES[::2]),
+            *("--input-shapes", "image:[1,3,320..640,320..640]"),
+        ),
+        sizes=_SIDES,
+        every=_SIDES,
+        inputs=images("image", 1, 3, None, None),
+    ),
 }
 
 
@@ -89,7 +139,7 @@ def optimized(case: Case, folder: Path, *, anew: bool) -> dict[str, Any]:
     report = folder / ("anew.json" if anew else "cold.json")
     package = folder / ("anew.collage" if anew else "model.collage")
     command = [sys.executable, "-m", "collage.cli", "optimize", str(folder / "model.onnx"), "-o", str(package)]
-    command += ["--input-shapes", case.option, "--json", str(report), *(["--anew"] if anew else [])]
+    command += [*case.options, "--json", str(report), *(["--anew"] if anew else [])]
     began = time.monotonic()
     done = subprocess.run(
         command,
@@ -101,17 +151,18 @@ def optimized(case: Case, folder: Path, *, anew: bool) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     seconds = time.monotonic() - began
-    shapes = json.loads(report.read_text(encoding="utf-8"))["shapes"]
+    document = json.loads(report.read_text(encoding="utf-8"))
     return {
         "seconds": seconds,
-        "sizes": [
+        "plans": [
             {
+                "shapes": each.get("input_shapes", {}),
                 "measured": each["search"]["measured"],
                 "known": each["search"]["cache_hits"],
                 "seconds": each["search"]["seconds"]["total"],
                 "plan": [[region["target"], len(region["nodes"])] for region in each["regions"]],
             }
-            for each in shapes
+            for each in document.get("shapes", [document])
         ],
     }
 
@@ -131,9 +182,27 @@ def judged(case: Case, folder: Path, output: str, protocol: Protocol) -> dict[in
     random = np.random.default_rng(0)
     found = {}
     for size in case.sizes:
-        inputs = {case.input: random.standard_normal(case.of(size), np.float32)}
-        found[size] = compete(folder / "model.onnx", inputs, [output], contenders(folder), protocol)
+        found[size] = compete(folder / "model.onnx", case.inputs(size, random), [output], contenders(folder), protocol)
     return found
+
+
+def compared(case: Case, folder: Path) -> float:
+    """Run every size in one session; return the largest difference from ONNX Runtime."""
+    import onnxruntime
+
+    import collage
+
+    session = collage.load(folder / "model.collage")
+    other = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    random, largest = np.random.default_rng(1), 0.0
+    for size in random.permutation(case.every):
+        feeds = case.inputs(int(size), random)
+        for made, right in zip(session.run(None, feeds), other.run(None, feeds), strict=True):
+            if made.shape != right.shape:
+                return math.inf
+            scale = float(np.abs(right).max(initial=0)) or 1.0
+            largest = max(largest, float(np.abs(made.astype(float) - right).max(initial=0)) / scale)
+    return largest
 
 
 def medians_us(rounds: Sequence[Sequence[float]]) -> list[float]:
@@ -178,6 +247,8 @@ def result_of(case: Case, folder: Path, protocol: Protocol) -> dict[str, Any]:
         "anew": anew,
         "times_us": times,
         "errors": errors,
+        "compared": len(case.every),
+        "error": compared(case, folder),
         "package_bytes": (folder / "model.collage").stat().st_size,
         "model_bytes": (folder / "model.onnx").stat().st_size,
     }
@@ -209,23 +280,24 @@ def rows(name: str, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
                 *(f"{np.median(times[each][number]) / 1e3:.3f}" for each in DYNAMIC),
             ]
             cells += [f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"]
-        cold = result["cold"]["sizes"][number]
-        plan = ", ".join(f"{target}: {nodes}" for target, nodes in cold["plan"])
-        cells += [
-            f"{result['errors'][number]:.1e}",
-            f"{cold['measured']} + {cold['known']}",
-            f"{cold['seconds']:.0f}",
-            plan,
-        ]
+        cells += [f"{result['errors'][number]:.1e}"]
         made.append(tuple(cells))
     cells = [name, "expected"]
     for times in result["times_us"].values():
         base, ratio = expected(times)
         sums = [float(np.median(np.sum(times[each], axis=0))) / 1e3 for each in (OWN, *DYNAMIC)]
         cells += [*(f"{each:.2f}" for each in sums), f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {base}"]
-    total = result["cold"]
-    cells += ["", str(sum(each["measured"] for each in total["sizes"])), f"{total['seconds']:.0f}", ""]
-    return [*made, tuple(cells)]
+    return [*made, (*cells, f"{result['error']:.1e} of {result['compared']} sizes")]
+
+
+def plan_rows(name: str, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of a case in the table of plans."""
+    made: list[tuple[str, ...]] = []
+    for each in result["cold"]["plans"]:
+        shapes = ", ".join(f"{key} {value}" for key, value in each["shapes"].items()).replace("'", "") or "all"
+        plan = ", ".join(f"{target}: {nodes}" for target, nodes in each["plan"])
+        made.append((name, shapes, f"{each['measured']} + {each['known']}", f"{each['seconds']:.0f}", plan))
+    return made
 
 
 HEADINGS: Final = (
@@ -235,9 +307,6 @@ HEADINGS: Final = (
         (f"{way}plan ms", *(f"{way}{name} ms" for name in DYNAMIC), f"{way}ratio") for way in ("", "called: ")
     ),
     "error",
-    "measured + known",
-    "seconds",
-    "plan: nodes",
 )
 
 
@@ -247,13 +316,16 @@ def markdown(report: Mapping[str, Any]) -> str:
     how = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     lines = head("Several input shapes", report["environment"], how, "one process for each contender and size")
     lines += lines_of(HEADINGS, [row for name, result in report["cases"].items() for row in rows(name, result)])
+    lines.append("")
+    plans = [row for name, result in report["cases"].items() for row in plan_rows(name, result)]
+    lines += lines_of(("case", "plan for", "measured + known", "seconds", "plan: nodes"), plans)
     for name, result in report["cases"].items():
-        again = sum(each["measured"] for each in result["anew"]["sizes"])
+        again = sum(each["measured"] for each in result["anew"]["plans"])
         lines += [
             "",
             f"{name}: the package has {result['package_bytes'] / 1e6:.1f} MB, the model "
-            f"{result['model_bytes'] / 1e6:.1f} MB. Optimized again with the same database, {again} candidates are "
-            f"measured, in {result['anew']['seconds']:.0f} s.",
+            f"{result['model_bytes'] / 1e6:.1f} MB. It took {result['cold']['seconds']:.0f} s. Optimized again with "
+            f"the same database, {again} candidates are measured, in {result['anew']['seconds']:.0f} s.",
         ]
     return "\n".join(lines) + "\n"
 
@@ -266,8 +338,9 @@ def exceeded(report: Mapping[str, Any]) -> list[str]:
             base, ratio = expected(times)
             if ratio.high > MOST:
                 wrong.append(f"{name}, {way}: {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {base}")
-        wrong += [f"{name}: an error of {error:.1e}" for error in result["errors"] if not error <= WRONG]
-        if any(each["measured"] for each in result["anew"]["sizes"]):
+        errors = (*result["errors"], result["error"])
+        wrong += [f"{name}: an error of {error:.1e}" for error in errors if not error <= WRONG]
+        if any(each["measured"] for each in result["anew"]["plans"]):
             wrong.append(f"{name}: the second optimization measures")
     return wrong
 

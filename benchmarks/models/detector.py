@@ -1,8 +1,9 @@
-"""A detector that ends in NonMaxSuppression: SSD heads on a small backbone, decoding in the graph."""
+"""Detectors that end in NonMaxSuppression: SSD heads, or one box per cell for any image size, decoded in the graph."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -74,6 +75,80 @@ def skeleton() -> onnx.ModelProto:
     corners = g.op("Concat", g.op("Sub", centre, extent), g.op("Add", centre, extent), axis=2)
 
     by_class = g.op("Transpose", probabilities, perm=[0, 2, 1])
+    return g.model(*_chosen(g, corners, by_class), rename=["boxes", "scores", "classes"])
+
+
+def any_size_skeleton() -> onnx.ModelProto:
+    """Build a detector without anchors: image [1, 3, height, width] -> boxes [n, 4], scores [n], classes [n].
+
+    As FCOS (Tian et al., ICCV 2019): a feature pyramid, towers with GroupNorm, and of each cell the distances to the
+    four sides of a box. The centres of the cells are computed from the shape of the feature map, so the image may have
+    any size that 32 divides.
+    """
+    g = GraphWriter("fcos_detector")
+    x = g.op("HardSwish", g.conv(g.input("image", [1, 3, "height", "width"]), 16, 3, stride=2))
+    stages = []
+    for out, stride in ((32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (384, 2), (384, 1)):
+        x = separable(g, x, out, stride)
+        if out in (128, 256, 384) and stride == 1:
+            stages.append(x)
+    boxes, scores = [], []
+    for feature, stride in zip(_pyramid(g, stages, 96), (8, 16, 32), strict=True):
+        tower = _normalised(g, _normalised(g, feature))
+        sides = g.op("Mul", g.op("Exp", g.conv(tower, 4)), g.constant(np.array(stride, dtype=np.float32), "stride"))
+        boxes.append(_decoded(g, sides, _centres(g, feature, stride)))
+        scores.append(g.op("Reshape", g.conv(tower, CLASSES), g.ints(1, CLASSES, -1)))
+    corners = g.op("Concat", *boxes, axis=1)
+    scale = g.constant(np.array(0.3, dtype=np.float32), "scale")  # and a prior, as above
+    prior = g.constant(np.array(2.0, dtype=np.float32), "prior")
+    by_class = g.op("Sigmoid", g.op("Sub", g.op("Mul", g.op("Concat", *scores, axis=2), scale), prior))
+    return g.model(*_chosen(g, corners, by_class), rename=["boxes", "scores", "classes"])
+
+
+def _pyramid(g: GraphWriter, stages: Sequence[str], channels: int) -> list[str]:
+    """Append a feature pyramid: each stage with what is coarser, enlarged, added to it."""
+    twice = g.constant(np.array([1, 1, 2, 2], dtype=np.float32), "scales")
+    merged = [g.conv(stages[-1], channels)]
+    for stage in reversed(stages[:-1]):
+        enlarged = g.op("Resize", merged[0], "", twice, mode="nearest", nearest_mode="floor")
+        merged.insert(0, g.op("Add", g.conv(stage, channels), enlarged))
+    return [g.conv(each, channels, 3) for each in merged]
+
+
+def _normalised(g: GraphWriter, x: str) -> str:
+    """Append a convolution with GroupNorm of 32 groups, as exporters write it, and Relu."""
+    channels = g.channels(x)
+    y = g.conv(x, channels, 3)
+    ones, zeros = (g.constant(np.full(32, each, dtype=np.float32), "group") for each in (1, 0))
+    grouped = g.op("InstanceNormalization", g.op("Reshape", y, g.ints(0, 32, -1)), ones, zeros, epsilon=1e-5)
+    back = g.op("Reshape", grouped, g.op("Shape", y), channels=channels)
+    scaled = g.op("Mul", back, g.weight("group_scale", channels, 1, 1))
+    return g.op("Relu", g.op("Add", scaled, g.weight("group_bias", channels, 1, 1)))
+
+
+def _centres(g: GraphWriter, feature: str, stride: int) -> tuple[str, str]:
+    """Append the centres of a feature map's cells: x [1, width], y [height, 1]."""
+    half, step = (g.constant(np.array(each, dtype=np.float32), "cell") for each in (0.5, stride))
+    zero, one = (g.constant(np.array(each, dtype=np.int64), "ends") for each in (0, 1))
+    made = []
+    for axis, place in ((3, 0), (2, 1)):
+        extent = g.op("Squeeze", g.op("Shape", feature, start=axis, end=axis + 1), g.ints(0))
+        cells = g.op("Cast", g.op("Range", zero, extent, one), to=onnx.TensorProto.FLOAT)
+        made.append(g.op("Unsqueeze", g.op("Mul", g.op("Add", cells, half), step), g.ints(place)))
+    return made[0], made[1]
+
+
+def _decoded(g: GraphWriter, sides: str, centres: tuple[str, str]) -> str:
+    """Append corners [1, cells, 4] of boxes, from distances to their sides [1, 4, height, width]."""
+    left, top, right, bottom = (g.op("Squeeze", each, g.ints(1)) for each in g.ops("Split", 4, sides, axis=1))
+    x, y = centres
+    corners = [g.op("Sub", x, left), g.op("Sub", y, top), g.op("Add", x, right), g.op("Add", y, bottom)]
+    flat = [g.op("Reshape", each, g.ints(1, -1, 1)) for each in corners]
+    return g.op("Concat", *flat, axis=2)
+
+
+def _chosen(g: GraphWriter, corners: str, by_class: str) -> tuple[str, str, str]:
+    """Append NonMaxSuppression, and gather what it chose: boxes, scores, classes."""
     most = g.constant(np.array([10], dtype=np.int64), "boxes_per_class")
     overlap = g.constant(np.array([0.5], dtype=np.float32), "iou_threshold")
     least = g.constant(np.array([0.3], dtype=np.float32), "score_threshold")
@@ -82,8 +157,7 @@ def skeleton() -> onnx.ModelProto:
     box = g.op("Gather", chosen, g.constant(np.array(2, dtype=np.int64), "column"), axis=1)
     kind = g.op("Gather", chosen, g.constant(np.array(1, dtype=np.int64), "column"), axis=1)
     kept = g.op("Gather", g.op("Squeeze", corners, g.ints(0)), box, axis=0)
-    score = g.op("GatherND", by_class, chosen)
-    return g.model(kept, score, kind, rename=["boxes", "scores", "classes"])
+    return kept, g.op("GatherND", by_class, chosen), kind
 
 
 ENTRIES = (
@@ -91,6 +165,12 @@ ENTRIES = (
         name="ssd_detector",
         about="SSD with 80 classes; decoding and NonMaxSuppression in the graph",
         skeleton=skeleton,
+        inputs=images("image", 1, 3, SIZE, SIZE),
+    ),
+    Entry(
+        name="fcos_detector",
+        about="Detector without anchors for images of any size; decoding and NonMaxSuppression in the graph",
+        skeleton=any_size_skeleton,
         inputs=images("image", 1, 3, SIZE, SIZE),
     ),
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
+import statistics
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchmarks.shapes import CASES, DYNAMIC, OWN, exceeded, expected, markdown
-from collage.cli.options.parameters import input_shape
+from benchmarks.shapes import CASES, DYNAMIC, OWN, exceeded, expected, likely_lengths, markdown
+from collage.cli.options.parameters import input_shape, shape_sets
+from collage_core.ir.values.size_range import shape_within
 
 ENVIRONMENT = {"date": "2026-01-01T00:00:00", "host": {"cpu": "c", "cores": 2, "system": "s"}, "versions": {}}
 
@@ -21,9 +25,10 @@ def result(own: float = 0.9, measured: int = 0, error: float = 1e-6) -> dict[str
         "openvino": [[150.0] * 5, [1000.0] * 5],
     }
     size: dict[str, Any] = {"measured": 7, "known": 3, "seconds": 9.0, "plan": [["openvino", 12]]}
-    done: dict[str, Any] = {"seconds": 20.0, "sizes": [size, dict(size)]}
+    size["shapes"] = {"x": [1, 3]}
+    done: dict[str, Any] = {"seconds": 20.0, "plans": [size, {**size, "shapes": {"x": ["2..16", 3]}}]}
     again = copy.deepcopy(done)
-    for each in again["sizes"]:
+    for each in again["plans"]:
         each["measured"] = measured
     return {
         "sizes": [1, 10],
@@ -31,6 +36,8 @@ def result(own: float = 0.9, measured: int = 0, error: float = 1e-6) -> dict[str
         "anew": again,
         "times_us": {"bound": times, "called": times},
         "errors": [error, error],
+        "error": 1e-6,
+        "compared": 16,
         "package_bytes": 2_000_000,
         "model_bytes": 1_500_000,
     }
@@ -59,7 +66,9 @@ def test_the_page_has_a_row_for_each_size_and_what_is_expected() -> None:
     page = markdown(report())
 
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| cnn")]
-    assert [row[1] for row in rows] == ["1", "10", "expected"]
+    assert [row[1] for row in rows] == ["1", "10", "expected", "x [1, 3]", "x [2..16, 3]"]
+    assert rows[2][-1].startswith("1.0e-06 of 16 sizes")
+    assert rows[4][2:5] == ["7 + 3", "9", "openvino: 12 |"]
     assert rows[0][2:6] == ["0.090", "0.100", "0.150", "0.900 [0.900, 0.900]"]
     assert rows[2][5].endswith("of openvino")
     assert "the package has 2.0 MB, the model 1.5 MB" in page
@@ -67,11 +76,21 @@ def test_the_page_has_a_row_for_each_size_and_what_is_expected() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_command_is_given_every_size(name: str) -> None:
-    case = CASES[name]
+def test_the_package_is_for_every_size_that_runs(name: str) -> None:
+    case, random = CASES[name], np.random.default_rng(0)
 
-    name, shapes = input_shape(case.option)
+    given = shape_sets(tuple(input_shape(text) for text in case.options[1::2] if ":" in text))
 
-    assert name == case.input
-    assert shapes == tuple(case.of(size) for size in case.sizes)
+    assert set(case.sizes) <= set(case.every)
+    for size in case.every:
+        feeds = case.inputs(size, random)
+        assert any(all(shape_within(feeds[key].shape, shape) for key, shape in each.items()) for each in given)
     assert set(DYNAMIC) == {"onnxruntime", "openvino"}
+
+
+def test_lengths_are_the_middles_of_equally_likely_parts() -> None:
+    lengths = likely_lengths(1000, 64, 0.8, 512)
+
+    assert statistics.median(lengths) == pytest.approx(64, abs=1)
+    assert statistics.stdev(map(math.log, lengths)) == pytest.approx(0.8, abs=0.02)
+    assert max(lengths) == 512

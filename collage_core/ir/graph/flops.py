@@ -22,7 +22,6 @@ import onnx_ir
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.walk import bodies
 from collage_core.ir.operators.op_kind import OpPatternKind, known_kind
-from collage_core.ir.values.tensor_spec import ValueKind
 
 Shape = tuple[int, ...]
 
@@ -93,7 +92,7 @@ def _shape(graph: DataflowGraph, value: onnx_ir.Value | None) -> Shape | None:
     if value is None:
         return None
     spec = graph.spec(value)
-    return spec.static_shape if spec.kind is ValueKind.PLANNED else None
+    return spec.static_shape if spec.has_known_shape else None
 
 
 # Windows

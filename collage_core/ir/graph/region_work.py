@@ -12,7 +12,6 @@ from collage_core.ir.graph.flops import node_flops
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.ir.graph.walk import bodies
 from collage_core.ir.operators.quantised import is_dequantize
-from collage_core.ir.values.tensor_spec import ValueKind
 
 _PRODUCTS = frozenset({"Attention", "Conv", "ConvTranspose", "Einsum", "GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 _INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
@@ -127,4 +126,4 @@ def _is_inside(graph: DataflowGraph, value: onnx_ir.Value, nodes: int) -> bool:
 
 def _nbytes(graph: DataflowGraph, values: Iterable[onnx_ir.Value]) -> int:
     specs = (graph.spec(value) for value in values if value.name)
-    return sum(spec.nbytes for spec in specs if spec.kind is ValueKind.PLANNED)
+    return sum(spec.nbytes for spec in specs if spec.has_known_shape)

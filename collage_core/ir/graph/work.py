@@ -61,7 +61,8 @@ def _node_us(graph: DataflowGraph, index: int) -> float:
 
 def _flops(graph: DataflowGraph, node: onnx_ir.Node, outputs: list[TensorSpec]) -> float:
     produced = sum(_elements(spec) for spec in outputs)
-    shapes = [graph.spec(value).shape if value is not None else None for value in node.inputs]
+    specs = [None if value is None else graph.spec(value) for value in node.inputs]
+    shapes = [None if spec is None else spec.typical or spec.shape for spec in specs]
     weight = shapes[1] if len(shapes) > 1 else None
     data = shapes[0] if shapes else None
     match node.op_type:
