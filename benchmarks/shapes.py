@@ -43,9 +43,9 @@ from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.report import write_json
 from benchmarks.judge.rounds import Outcome, Protocol, compete
 from benchmarks.judge.statistics import Interval, median_interval
-from benchmarks.models import MODELS
 from benchmarks.models.__main__ import write_model
 from benchmarks.models.pytorch import BERT_VOCABULARY
+from benchmarks.models.varying import VARYING
 from benchmarks.page import environment, head, lines_of, noting, written
 
 MOST: Final = 1.03
@@ -64,7 +64,7 @@ class Case:
     """A model whose sizes vary.
 
     Attributes:
-        model: Name of a model of the suite.
+        model: Name of one of `VARYING`.
         options: What `collage optimize` is given.
         sizes: The sizes that are judged.
         every: The sizes that are compared with ONNX Runtime.
@@ -177,12 +177,12 @@ def contenders(folder: Path) -> list[Contender]:
     return [*singles, Contender(name=OWN, file=CONTENDERS / "collage_package.py", options=package)]
 
 
-def judged(case: Case, folder: Path, output: str, protocol: Protocol) -> dict[int, list[Outcome]]:
+def judged(case: Case, folder: Path, outputs: Sequence[str], protocol: Protocol) -> dict[int, list[Outcome]]:
     """Time everything at each size."""
     random = np.random.default_rng(0)
     found = {}
     for size in case.sizes:
-        found[size] = compete(folder / "model.onnx", case.inputs(size, random), [output], contenders(folder), protocol)
+        found[size] = compete(folder / "model.onnx", case.inputs(size, random), outputs, contenders(folder), protocol)
     return found
 
 
@@ -228,13 +228,13 @@ def expected(times_us: Mapping[str, Sequence[Sequence[float]]]) -> tuple[str, In
 
 def result_of(case: Case, folder: Path, protocol: Protocol) -> dict[str, Any]:
     """Find plans for one case and have them judged."""
-    entry = MODELS[case.model]
+    entry = VARYING[case.model]
     write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
     cold, anew = (optimized(case, folder, anew=each) for each in (False, True))
     import onnx
 
-    output = onnx.load(folder / "model.onnx", load_external_data=False).graph.output[0].name
-    outcomes = judged(case, folder, output, protocol)
+    outputs = [each.name for each in onnx.load(folder / "model.onnx", load_external_data=False).graph.output]
+    outcomes = judged(case, folder, outputs, protocol)
     by_name = {name: [_of(name, outcomes[size], size) for size in case.sizes] for name in (OWN, *DYNAMIC)}
     times = {
         way: {name: [medians_us(getattr(each, field)) for each in sizes] for name, sizes in by_name.items()}

@@ -167,10 +167,4 @@ ENTRIES = (
         skeleton=skeleton,
         inputs=images("image", 1, 3, SIZE, SIZE),
     ),
-    Entry(
-        name="fcos_detector",
-        about="Detector without anchors for images of any size; decoding and NonMaxSuppression in the graph",
-        skeleton=any_size_skeleton,
-        inputs=images("image", 1, 3, SIZE, SIZE),
-    ),
 )

@@ -50,11 +50,18 @@ def export(
         outputs: Fields of the result that become the outputs, under their names.
         **options: Of `torch.onnx.export`.
     """
+    write_skeleton(name, Returns(model, list(inputs), outputs), inputs, outputs, **options)
+
+
+def write_skeleton(
+    name: str, module: torch.nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str], **options: Any
+) -> None:
+    """Export a module that takes and returns tensors, and write its skeleton; arguments as of `export`."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            Returns(model, list(inputs), outputs),
+            module,
             tuple(inputs.values()),
             buffer,  # type: ignore[arg-type]  # Accepted where dynamo is off.
             input_names=list(inputs),
@@ -72,6 +79,36 @@ def export(
     path = FOLDER / f"{name}.onnx"
     path.write_bytes(proto.SerializeToString(deterministic=True))
     print(f"{path.name}: {len(proto.graph.node)} nodes, {path.stat().st_size / 1e3:.0f} kB")
+
+
+class WithCache(torch.nn.Module):
+    """Wraps a `transformers` decoder: past keys and values of each layer come in and go out as tensors."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model.eval()
+
+    def forward(self, ids: torch.Tensor, *past: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return the logits, and keys and values that are longer by the new tokens."""
+        cache = transformers.DynamicCache(list(zip(past[::2], past[1::2], strict=True)))
+        result = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        layers = result.past_key_values.layers
+        return (result.logits, *(each for layer in layers for each in (layer.keys, layer.values)))
+
+
+def export_decoder(name: str, model: torch.nn.Module, layers: int, heads: int, width: int) -> None:
+    """Export a decoder that is given one token and what it keeps of those before, as many as there are."""
+    past = {
+        f"past_{layer}_{kind}": torch.zeros(1, heads, 7, width) for layer in range(layers) for kind in ("key", "value")
+    }
+    present = [each.replace("past", "present") for each in past]
+    write_skeleton(
+        name,
+        WithCache(model),
+        {"input_ids": torch.ones(1, 1, dtype=torch.int64), **past},
+        ["logits", *present],
+        dynamic_axes={key: {2: "past"} for key in past} | {key: {2: "total"} for key in present},
+    )
 
 
 def main() -> None:
@@ -96,6 +133,8 @@ def main() -> None:
     token_axes = {key: {0: "batch", 1: "sequence"} for key in (*text, "last_hidden_state")}
     axes = {**token_axes, "pooler_output": {0: "batch"}}
     export("bert_base_6_dynamic", bert, text, fields, dynamic_axes=axes)
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=6))
+    export_decoder("gpt2_6_with_past", gpt2, layers=6, heads=12, width=64)
 
 
 if __name__ == "__main__":

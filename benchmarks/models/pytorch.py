@@ -32,13 +32,6 @@ ENTRIES = (
         large=True,
     ),
     Entry(
-        name="bert_base_6_dynamic",
-        about="The same with a symbolic batch and sequence: 733 nodes as exported",
-        skeleton=functools.partial(load, "bert_base_6_dynamic"),
-        inputs=bert_inputs,
-        large=True,
-    ),
-    Entry(
         name="mobilenet_v2",
         about="MobileNetV2 with a symbolic batch: 1093 nodes as exported, 100 of them work",
         skeleton=functools.partial(load, "mobilenet_v2"),

@@ -8,8 +8,11 @@ import statistics
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
+from benchmarks.models.varying import VARYING
 from benchmarks.shapes import CASES, DYNAMIC, OWN, exceeded, expected, likely_lengths, markdown
 from collage.cli.options.parameters import input_shape, shape_sets
 from collage_core.ir.values.size_range import shape_within
@@ -94,3 +97,16 @@ def test_lengths_are_the_middles_of_equally_likely_parts() -> None:
     assert statistics.median(lengths) == pytest.approx(64, abs=1)
     assert statistics.stdev(map(math.log, lengths)) == pytest.approx(0.8, abs=0.02)
     assert max(lengths) == 512
+
+
+@pytest.mark.parametrize("name", ["fcos_detector"])
+def test_a_model_whose_sizes_vary_runs_at_several(name: str) -> None:
+    model = VARYING[name].build()
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+    for size in (64, 96):
+        image = np.random.default_rng(size).standard_normal((1, 3, size, size), np.float32)
+        boxes, scores, classes = session.run(None, {"image": image})
+        assert boxes.shape == (len(scores), 4)
+        assert len(scores) == len(classes) > 0

@@ -15,7 +15,7 @@ class SizeRange:
     """The sizes that one extent may have.
 
     Attributes:
-        least: The smallest, at least 1.
+        least: The smallest, not negative.
         most: The largest.
         typical: The size at which kernels are measured.
 
@@ -34,7 +34,7 @@ class SizeRange:
     typical: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.typical <= self.most:
+        if not 0 <= self.least <= self.typical <= self.most:
             raise ValueError(f"{self.least}..{self.most}@{self.typical} is no range of sizes with one of its own")
 
     @classmethod

@@ -45,6 +45,11 @@ class Told(SilentProgress):
         self.messages.append(text)
 
 
+def recorded(options: OptimizeOptions) -> Any:
+    """What of a record is looked at: its shapes, and its plan, which is the same for all."""
+    return SimpleNamespace(model=SimpleNamespace(input_shapes=options.input_shapes), regions=())
+
+
 @pytest.fixture
 def optimized(monkeypatch: pytest.MonkeyPatch) -> list[OptimizeOptions]:
     """What is optimized, which takes no time."""
@@ -52,7 +57,8 @@ def optimized(monkeypatch: pytest.MonkeyPatch) -> list[OptimizeOptions]:
 
     def optimize(model: Path, options: OptimizeOptions, **_: Any) -> Any:
         found.append(options)
-        return SimpleNamespace(record="record", origin="origin", write=lambda path: path.write_bytes(b""))
+        record = recorded(options)
+        return SimpleNamespace(record=record, origin="origin", write=lambda path: path.write_bytes(b""))
 
     monkeypatch.setattr(several_shapes, "optimize", optimize)
     return found
@@ -101,7 +107,7 @@ def test_each_is_told_and_saving_warns_where_it_cannot_be_recorded(
         batch = options.input_shapes["x"][0]
         assert isinstance(batch, int)
         return SimpleNamespace(
-            record="record", origin=None, write=lambda path: save(path, of_batch(parsed, batch), record=batch)
+            record=recorded(options), origin=None, write=lambda path: save(path, of_batch(parsed, batch), record=batch)
         )
 
     monkeypatch.setattr(several_shapes, "optimize", optimize)

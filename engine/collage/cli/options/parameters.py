@@ -100,7 +100,7 @@ def _extent(text: str) -> Extent:
     try:
         return SizeRange.parse(text.strip())
     except ValueError as error:
-        raise click.BadParameter(f"{error}: sizes are at least 1, and in order") from None
+        raise click.BadParameter(f"{error}: sizes are in order") from None
 
 
 def targets(text: str) -> str:

@@ -119,6 +119,8 @@ def optimize_shapes(
 
 def of_shapes(record: Record, shapes: Mapping[str, Shape]) -> Record:
     """Return a record of a plan that is for these shapes, of those that it was found for."""
+    if record.model.input_shapes == shapes:
+        return record
     return dataclasses.replace(record, model=dataclasses.replace(record.model, input_shapes=dict(shapes)))
 
 

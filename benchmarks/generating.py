@@ -1,0 +1,211 @@
+"""Race a package with toolchains in generating tokens: GPT-2, one token at a time, with a cache that grows.
+
+Usage:
+    python -m benchmarks.generating --work DIR [--results FILE.json] [--rounds N]
+
+`collage optimize` finds a plan for caches of 0 to 127 tokens with default options and an empty database. Then each
+contender generates 64 tokens from one given token, always the likeliest next one, as users call it: arrays in, arrays
+out, and the keys and values of one call are inputs of the next. The contenders take turns, each time in a new process.
+A token's time is from the call to its return; the first ones are left out, in which a library still prepares.
+
+The tokens have to be those of ONNX's own evaluator. Exits with 1 if they are not, or if the upper end of the ratio to
+the faster toolchain is above 1.03.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.judge.report import write_json
+from benchmarks.judge.statistics import Interval, median_interval
+from benchmarks.models.__main__ import write_model
+from benchmarks.models.varying import VARYING, gpt2_inputs
+from benchmarks.page import environment, head, lines_of, noting, written
+
+MOST: Final = 1.03
+"""Limit of the upper end of the ratio."""
+TOKENS: Final = 64
+FIRST: Final = 4
+"""Tokens that are left out of the times."""
+OWN: Final = "collage"
+SINGLES: Final = ("onnxruntime", "openvino")
+MODEL: Final = "gpt2_6_with_past"
+OPTIONS: Final = ("--input-shapes", "past_0_key:[1,12,0..127@40,64]")
+
+Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
+Step: TypeAlias = Callable[[Arrays], Sequence[np.ndarray[Any, Any]]]
+"""Computes the logits, and all keys and values."""
+
+
+def generated(step: Step) -> tuple[list[int], list[float]]:
+    """Generate tokens; return them, and the microseconds of each step."""
+    feeds = gpt2_inputs(np.random.default_rng(0), past=0)
+    names = [name for name in feeds if name != "input_ids"]
+    tokens, times_us = [], []
+    for _ in range(TOKENS):
+        began = time.perf_counter()
+        logits, *kept = step(feeds)
+        times_us.append((time.perf_counter() - began) * 1e6)
+        tokens.append(int(np.argmax(logits[0, -1])))
+        feeds = {"input_ids": np.array([[tokens[-1]]]), **dict(zip(names, kept, strict=True))}
+    return tokens, times_us
+
+
+def step_of(name: str, folder: Path, threads: int) -> Step:
+    """Load a contender."""
+    model = folder / "model.onnx"
+    if name == OWN:
+        import collage
+
+        session = collage.load(folder / "model.collage")
+        return lambda feeds: session.run(None, feeds)
+    if name == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        runtime = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return lambda feeds: list(runtime.run(None, feeds))
+    if name == "openvino":
+        import openvino
+
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
+        compiled = openvino.Core().compile_model(model, "CPU", settings)
+        request = compiled.create_infer_request()
+        return lambda feeds: list(request.infer(feeds).values())
+    import onnx.reference
+
+    evaluator = onnx.reference.ReferenceEvaluator(str(model))
+    return lambda feeds: list(evaluator.run(None, feeds))
+
+
+def in_a_process(name: str, folder: Path) -> dict[str, Any]:
+    """Generate in a new process.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    command = [sys.executable, "-m", "benchmarks.generating", "--work", str(folder), "--contender", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name} failed:\n{done.stderr}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def optimized(folder: Path) -> dict[str, Any]:
+    """Run `optimize`; return its seconds, what was measured and the plan.
+
+    Raises:
+        RuntimeError: If the command fails.
+    """
+    report = folder / "report.json"
+    command = [sys.executable, "-m", "collage.cli", "optimize", str(folder / "model.onnx")]
+    command += ["-o", str(folder / "model.collage"), *OPTIONS, "--json", str(report)]
+    own = {"COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")}
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **own})
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    document = json.loads(report.read_text(encoding="utf-8"))
+    return {
+        "seconds": time.monotonic() - began,
+        "measured": document["search"]["measured"],
+        "plan": [[region["target"], len(region["nodes"])] for region in document["regions"]],
+    }
+
+
+def result_of(folder: Path, rounds: int) -> dict[str, Any]:
+    """Find a plan, and have all contenders generate in turns."""
+    entry = VARYING[MODEL]
+    write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
+    found = optimized(folder)
+    right = in_a_process("reference", folder)["tokens"]
+    times_us: dict[str, list[float]] = {name: [] for name in (OWN, *SINGLES)}
+    same: dict[str, bool] = dict.fromkeys(times_us, True)
+    for number in range(rounds):
+        order = list(times_us)
+        for name in order[number % 3 :] + order[: number % 3]:
+            made = in_a_process(name, folder)
+            times_us[name].append(float(np.median(made["times_us"][FIRST:])))
+            same[name] &= made["tokens"] == right
+    return {"optimize": found, "times_us": times_us, "same": same, "tokens": right}
+
+
+def ratio_of(result: Mapping[str, Any]) -> tuple[str, Interval]:
+    """Return the faster toolchain, and the ratio of the package to it."""
+    times = result["times_us"]
+    base = min(SINGLES, key=lambda name: float(np.median(times[name])))
+    return base, median_interval([own / other for own, other in zip(times[OWN], times[base], strict=True)])
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Format the results as a page."""
+    paragraphs = (__doc__ or "").split("\n\n")[2:-1]
+    how = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    lines = head("Generating tokens", report["environment"], how, "a new process for each contender and round")
+    result = report["result"]
+    base, ratio = ratio_of(result)
+    rows = []
+    for name, times in result["times_us"].items():
+        said = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {base}" if name == OWN else ""
+        rows.append((name, f"{np.median(times) / 1e3:.2f}", said, "yes" if result["same"][name] else "no"))
+    lines += lines_of(("contender", "ms a token", "ratio", "the reference's tokens"), rows)
+    found = result["optimize"]
+    plan = ", ".join(f"{target}: {nodes}" for target, nodes in found["plan"])
+    lines += ["", f"{found['measured']} candidates were measured in {found['seconds']:.0f} s. Plan: {plan} nodes."]
+    return "\n".join(lines) + "\n"
+
+
+def exceeded(report: Mapping[str, Any]) -> list[str]:
+    """Return what is not as it has to be, as sentences."""
+    result = report["result"]
+    base, ratio = ratio_of(result)
+    wrong = []
+    if ratio.high > MOST:
+        wrong.append(f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] of {base}")
+    if not result["same"][OWN]:
+        wrong.append("other tokens than the reference's")
+    return wrong
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Race and print; return 1 if something is not as it has to be."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.generating", description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
+    noting(parser)
+    options = parser.parse_args(arguments)
+    if options.contender:
+        tokens, times_us = generated(step_of(options.contender, options.work, len(os.sched_getaffinity(0))))
+        print(json.dumps({"tokens": tokens, "times_us": times_us}))
+        return 0
+    options.work.mkdir(parents=True, exist_ok=True)
+    kept = options.work / "result.json"
+    if not kept.exists():
+        write_json(kept, result_of(options.work, options.rounds))
+    report = {"environment": environment(), "result": json.loads(kept.read_text(encoding="utf-8"))}
+    page = markdown(report)
+    Console(width=160).print(page, markup=False)
+    if options.results is not None:
+        written(options.results, report, page, options.note)
+    for each in (wrong := exceeded(report)):
+        print(each, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
