@@ -22,6 +22,7 @@ from collage.runtime.session import Session
 from collage.runtime.shapes.shaped_session import ShapedSession
 from collage_core.errors import FeedError
 from collage_core.ir.values.size_range import SizeRange
+from tests.integration.commands.environments import Environment
 from tests.integration.commands.models import reference
 from tests.integration.commands.test_free_dimensions import attention, batched_cnn
 
@@ -239,3 +240,37 @@ def test_a_plan_that_is_wrong_for_sizes_in_turn_is_not_kept(tmp_path: Path) -> N
     session = collage.load(package)
     for count in (1, 64, 33, 1, 16):
         check(session, model, tokens(1, count))
+
+
+RUN = """
+import sys, warnings
+import numpy as np
+import collage
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    session = collage.load(sys.argv[1])
+given = np.load(sys.argv[2])
+np.savez(sys.argv[3], **{name: session.run(None, {"x": given[name]})[0] for name in given.files})
+print(*(type(each.message).__name__ for each in said))
+print(*(kernel.target for kernel in session.report().kernels))
+"""
+
+
+@pytest.mark.parametrize("without", [["collage-openvino", "openvino"], ["collage-onnxruntime", "onnxruntime"]])
+def test_substitutes_run_every_size_too(without: list[str], tmp_path: Path) -> None:
+    model = attention(tmp_path)
+    pins = ["--pin", "node_4=openvino", "--pin", "node_9=onnxruntime", "--pin", "node_13=openvino"]
+    package, _ = optimized(model, "--input-shapes", "x:[1,2..64,8]", *pins)
+    samples = {f"of{count}": tokens(1, count)["x"] for count in (64, 2, 30)}
+    np.savez(tmp_path / "in.npz", **samples)  # type: ignore[arg-type]
+
+    done = Environment(tmp_path / "other", without).run(RUN, package, tmp_path / "in.npz", tmp_path / "out.npz")
+
+    assert done.returncode == 0, done.stderr
+    said, targets = done.stdout.splitlines()
+    assert said == "SubstituteWarning"
+    assert without[1] not in targets
+    with np.load(tmp_path / "out.npz") as made:
+        for name, x in samples.items():
+            [right] = reference(model, {"x": x}).values()
+            np.testing.assert_allclose(made[name], right, rtol=1e-4, atol=1e-4)
