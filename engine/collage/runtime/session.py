@@ -14,6 +14,7 @@ from collage.runtime.bound_run import BoundRun
 from collage.runtime.calling.feeds import Input, expected
 from collage.runtime.calling.lending import LENT_BYTES, Block, Lender
 from collage.runtime.calling.rebinding import Rebinding
+from collage.runtime.calling.shared_memory import SharedMemory
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Launch
 from collage.runtime.kernels.reports import SessionReport
@@ -47,24 +48,24 @@ class Session:
 
     Args:
         executable: The executable to run. The session takes ownership.
-        lock: Held while it runs; one of its own if None. Sessions that share memory share it.
+        shared: What sessions of other sizes share with it; nothing if None.
 
     Attributes:
         verified: Whether its outputs were compared with the reference's since it was loaded.
     """
 
-    def __init__(self, executable: Executable, *, lock: threading.Lock | None = None) -> None:
+    def __init__(self, executable: Executable, *, shared: SharedMemory | None = None) -> None:
         self._executable = executable
         self.verified = False
-        self._lock = lock or threading.Lock()
-        self._default = executable.bind()
+        self._lock = threading.Lock() if shared is None else shared.lock
+        self._default = executable.bind() if shared is None else executable.bind(*shared.places(executable))
         self._rebinding = Rebinding(executable, self._default)
         # a run on a device is captured as a graph of its addresses: binding it anew costs more than the copies
         moves = executable.is_on_host
         self._inputs = {name: Input(buffer, in_place=moves) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
         self._lenders = {
-            name: Lender(buffer.spec)
+            name: Lender(buffer.spec, None if shared is None else shared.blocks(buffer.spec))
             for name, buffer in self._default.output_buffers.items()
             if moves and buffer.spec.kind is ValueKind.PLANNED and buffer.spec.nbytes >= LENT_BYTES
         }

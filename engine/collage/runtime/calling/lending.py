@@ -52,27 +52,29 @@ class Block:
         self.nbytes = nbytes
 
 
-class Lender:
-    """Lends the memory of one output.
+class Blocks:
+    """Blocks of one output; sessions of several sizes share those of the largest.
 
     Results end in any thread at any time, also during garbage collection inside of another call. So what happens then
     takes no lock: it is one `append` to a deque, which is atomic.
 
     Args:
-        spec: The output; planned, and not empty.
+        nbytes: Size of each, above 0.
+
+    Attributes:
+        nbytes: As given.
+        idle: Those that nobody holds.
     """
 
-    def __init__(self, spec: TensorSpec) -> None:
-        self._dtype = spec.numpy_dtype
-        self._shape = spec.static_shape
-        self._nbytes = spec.nbytes
-        self._idle: deque[Block] = deque(maxlen=IDLE_BLOCKS)  # a full one drops the oldest block at its other end
-        self._blocks: weakref.WeakSet[Block] = weakref.WeakSet()
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.idle: deque[Block] = deque(maxlen=IDLE_BLOCKS)  # a full one drops the oldest block at its other end
+        self._all: weakref.WeakSet[Block] = weakref.WeakSet()
 
     @property
     def live_bytes(self) -> int:
         """Size of all blocks, lent and idle."""
-        return sum(block.nbytes for block in self._blocks)
+        return sum(block.nbytes for block in self._all)
 
     def take(self) -> Block:
         """Return a block that nobody holds; not thread-safe.
@@ -81,19 +83,43 @@ class Lender:
             MemoryNeededError: If a new block is needed and there is no memory for it.
         """
         try:
-            return self._idle.pop()  # the one whose memory was touched last
+            return self.idle.pop()  # the one whose memory was touched last
         except IndexError:
-            block = Block(self._nbytes)
-            self._blocks.add(block)
+            block = Block(self.nbytes)
+            self._all.add(block)
             return block
+
+
+class Lender:
+    """Lends the memory of one output.
+
+    Args:
+        spec: The output; planned, and not empty.
+        blocks: What it lends, at least as large; blocks of its own if None.
+    """
+
+    def __init__(self, spec: TensorSpec, blocks: Blocks | None = None) -> None:
+        self._dtype = spec.numpy_dtype
+        self._shape = spec.static_shape
+        self._nbytes = spec.nbytes
+        self._blocks = Blocks(spec.nbytes) if blocks is None else blocks
+
+    @property
+    def live_bytes(self) -> int:
+        """Size of all blocks, lent and idle."""
+        return self._blocks.live_bytes
+
+    def take(self) -> Block:
+        """Return a block that nobody holds; see `Blocks.take`."""
+        return self._blocks.take()
 
     def give_back(self, block: Block) -> None:
         """Keep a block that was taken and not lent."""
-        self._idle.append(block)
+        self._blocks.idle.append(block)
 
     def lend(self, block: Block) -> Array:
         """Return the output in a block as an array; the block comes back when nothing refers to it any more."""
-        array: Array = np.asarray(_Lent(block, self._idle))
+        array: Array = np.asarray(_Lent(block, self._nbytes, self._blocks.idle))
         return array.view(self._dtype).reshape(self._shape)
 
 
@@ -117,8 +143,8 @@ class _Lent(_Exported):
 
     __slots__ = ("_block", "_idle")
 
-    def __init__(self, block: Block, idle: deque[Block]) -> None:
-        super().__init__(block.address, block.nbytes)
+    def __init__(self, block: Block, nbytes: int, idle: deque[Block]) -> None:
+        super().__init__(block.address, nbytes)
         self._block = block
         self._idle = idle
 

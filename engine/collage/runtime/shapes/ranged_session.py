@@ -6,6 +6,7 @@ fast as that of a static plan. What the last sizes took is kept; their runs shar
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections import OrderedDict
@@ -13,16 +14,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from collage.errors import OutsideRangeWarning
+from collage.runtime.calling.lending import LENT_BYTES
+from collage.runtime.calling.shared_memory import SharedMemory
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.reports import SessionReport
 from collage.runtime.session import NodeArg, Session, described_value
 from collage.runtime.shapes.choosing_session import ChoosingSession, shape_given
-from collage_core.errors import FeedError
+from collage_core.contract import ValueKind
+from collage_core.errors import FeedError, MemoryNeededError
 from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import size_symbols
 
 KEPT_SIZES: Final = 16
-"""Sets of sizes whose runs stay bound, each with memory for its inputs and outputs."""
+"""Sets of sizes whose runs stay bound; their memory is one."""
 
 
 class RangedSession(ChoosingSession):
@@ -46,11 +50,11 @@ class RangedSession(ChoosingSession):
             varying = [(axis, str(dim.value)) for axis, dim in enumerate(value.shape or ()) if not isinstance(dim, int)]
             if varying:
                 self._axes.append((value.name or "", varying))
-        self._running = threading.Lock()
+        self._shared = SharedMemory()
         self._choosing = threading.Lock()
         self._verified = False
-        # the arena of the largest sizes serves all others
-        executable.at({name: sizes.most for name, sizes in self._symbols.items()})
+        with contextlib.suppress(MemoryNeededError):  # which matters only if such sizes come
+            self._reserve({name: sizes.most for name, sizes in self._symbols.items()})
         self._kept: OrderedDict[tuple[int, ...], Session] = OrderedDict()
         super().__init__(self._at(tuple(executable.sizes[name] for name in self._symbols)))
 
@@ -88,9 +92,8 @@ class RangedSession(ChoosingSession):
 
     @property
     def output_bytes(self) -> int:
-        """See `Session.output_bytes`; the sum over the sizes that are kept."""
-        with self._choosing:
-            return sum(session.output_bytes for session in self._kept.values())
+        """See `Session.output_bytes`; all sizes share the blocks."""
+        return self._shared.live_bytes
 
     @property
     def verified(self) -> bool:
@@ -112,12 +115,20 @@ class RangedSession(ChoosingSession):
         twin.verified = self.verified
         return twin
 
+    def _reserve(self, sizes: Mapping[str, int]) -> None:
+        """Make the arena, and the places of inputs and outputs, large enough; what is not used takes no pages."""
+        largest = self._executable.at(sizes)
+        self._shared.places(largest)
+        for spec in map(largest.spec, largest.outputs):
+            if spec.kind is ValueKind.PLANNED and spec.nbytes >= LENT_BYTES:
+                self._shared.blocks(spec)
+
     def _at(self, sizes: tuple[int, ...]) -> Session:
         with self._choosing:
             session = self._kept.pop(sizes, None)
             if session is None:
                 executable = self._executable.at(dict(zip(self._symbols, sizes, strict=True)))
-                session = Session(executable, lock=self._running)
+                session = Session(executable, shared=self._shared)
                 if len(self._kept) >= KEPT_SIZES:
                     self._kept.popitem(last=False)  # the one not used for longest
             self._kept[sizes] = session

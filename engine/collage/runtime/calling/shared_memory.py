@@ -1,0 +1,59 @@
+"""Memory that sessions of one executable for several sizes share, since only one of them runs at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import onnx_ir as ir
+
+from collage.runtime.arena import allocate
+from collage.runtime.calling.lending import Array, Blocks
+from collage.runtime.executable import Executable
+from collage_core.contract import TensorSpec, ValueKind
+
+
+class SharedMemory:
+    """Places of inputs and outputs, and blocks that outputs are lent in, each of the largest size so far.
+
+    A size that needs more gets new ones. Sessions of other sizes keep those that they have.
+
+    Attributes:
+        lock: Held by the session that runs.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._places: dict[str, Array] = {}
+        self._blocks: dict[str, Blocks] = {}
+
+    def places(self, executable: Executable) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Return arrays for the inputs and for the outputs of an executable, as far as these are planned."""
+        return self._arrays("input", executable, executable.inputs), self._arrays(
+            "output", executable, dict.fromkeys(executable.outputs)
+        )
+
+    def blocks(self, spec: TensorSpec) -> Blocks:
+        """Return blocks for an output."""
+        known = self._blocks.get(spec.name)
+        if known is None or known.nbytes < spec.nbytes:
+            known = self._blocks[spec.name] = Blocks(spec.nbytes)
+        return known
+
+    @property
+    def live_bytes(self) -> int:
+        """Size of the blocks of outputs, lent and idle."""
+        return sum(blocks.live_bytes for blocks in self._blocks.values())
+
+    def _arrays(self, kind: str, executable: Executable, values: Iterable[ir.Value]) -> dict[str, Array]:
+        found = {}
+        for spec in map(executable.spec, values):
+            if spec.kind is not ValueKind.PLANNED:
+                continue
+            key = f"{kind} {spec.name}"
+            known = self._places.get(key)
+            if known is None or known.nbytes < spec.nbytes:
+                known = self._places[key] = allocate(spec.nbytes)
+            found[spec.name] = np.ndarray(spec.static_shape, spec.numpy_dtype, known.data)
+        return found
