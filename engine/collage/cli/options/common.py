@@ -101,7 +101,7 @@ input_shapes_option = click.option(
     multiple=True,
     metavar="NAME:[D,...]",
     help="Shape of an input, e.g. x:[1,3,224,224]; repeat for several inputs. For optimize also several shapes, "
-    "x:[1|4,3,224,224]: one package with a plan for each.",
+    "x:[1|4,3,224,224], with a plan for each, or a range, x:[1..16@4,3,224,224], measured at 4.",
 )
 
 
