@@ -11,7 +11,7 @@ import onnx_ir as ir
 from collage_core.errors import InputShapeError, InvalidModelError, did_you_mean
 from collage_core.ir.io.inference import static_shape
 from collage_core.ir.values.size_range import Extent, Shape, SizeRange, is_static, largest_shape
-from collage_core.ir.values.symbolic_sizes import say_sizes
+from collage_core.ir.values.symbolic_sizes import SIZES_METADATA, say_sizes, sizes_of
 
 _MOST_ELEMENTS = 2**60
 """Most elements of an input: sizes in bytes and offsets must stay below 2^63, the limit of ONNX and NumPy."""
@@ -35,7 +35,7 @@ def bound_shapes(
         InvalidModelError: If the model itself declares an invalid shape.
     """
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
-    shapes, symbols = _given_shapes(inputs, input_shapes)
+    shapes, symbols = _given_shapes(inputs, input_shapes or _declared(inputs))
     for name, value in inputs.items():
         if name in shapes or not isinstance(value.type, (ir.TensorType, ir.SparseTensorType)):
             continue
@@ -105,8 +105,9 @@ def bind_input_shapes(
     shapes = bound_shapes(model, input_shapes, keep_free=keep_free)
     free = free_inputs(model)
     inputs = {str(value.name): value for value in model.graph.inputs if not value.is_initializer()}
-    _, symbols = _given_shapes(inputs, input_shapes)
+    _, symbols = _given_shapes(inputs, input_shapes or _declared(inputs))
     for name, value in inputs.items():
+        value.metadata_props.pop(SIZES_METADATA, None)
         shape = shapes.get(name)
         if shape is None:
             if value.shape is not None:
@@ -143,6 +144,12 @@ def free_symbols(model: ir.Model) -> frozenset[str]:
     """Return the names of the free dimensions of a model's inputs."""
     shapes = [value.shape for value in model.graph.inputs if value.shape is not None]
     return frozenset(_symbol(dim) for shape in shapes for dim in shape) - {""}
+
+
+def _declared(inputs: Mapping[str, ir.Value]) -> dict[str, Shape]:
+    """Return the shapes with ranges of inputs of a model that was prepared before."""
+    found = {name: sizes_of(value) for name, value in inputs.items()}
+    return {name: shape for name, shape in found.items() if shape is not None}
 
 
 def _given_shapes(

@@ -108,6 +108,7 @@ def check(
 def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, keep_free: bool) -> ir.Model:
     model.ir_version = max(model.ir_version or 0, MINIMUM_IR_VERSION)
     bring_inside(model)
+    forget_data(model)  # of whoever made the model, for whatever sizes
     common_passes.RemoveInitializersFromInputsPass()(model)
     _inline(model)
     _sort(model)

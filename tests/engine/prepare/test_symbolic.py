@@ -11,7 +11,7 @@ from collage.prepare.steps import prepare
 from collage.reference import evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.values.size_range import SizeRange
-from collage_core.ir.values.symbolic_sizes import shape_at
+from collage_core.ir.values.symbolic_sizes import input_shapes, shape_at
 from collage_core.ir.values.tensor_spec import ValueKind
 from tests.engine.prepare.preparing import operators, parse
 
@@ -102,3 +102,27 @@ def _dims(model: ir.Model, name: str) -> list[int | str]:
     [value] = [each for each in model.graph.inputs if each.name == name]
     assert value.shape is not None
     return [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
+
+
+def test_what_others_noted_of_values_is_not_believed() -> None:
+    """A model may carry what inference found for other sizes."""
+    model = parse("g (float[n] x) => (int64[1] y) { s = Shape(x)  y = Neg(s) }")
+    for node in model.graph:
+        node.outputs[0].metadata_props["pkg.onnx_shape_inference.sym_data"] = "[77]"
+
+    prepared = prepare(model, input_shapes={"x": (5,)})
+
+    np.testing.assert_array_equal(evaluate(prepared, {"x": np.ones(5, np.float32)}).values["y"], [-5])
+
+
+def test_a_prepared_model_keeps_its_ranges_unless_others_are_given() -> None:
+    sizes = SizeRange(1, 9, 3)
+    prepared = prepare(
+        parse("g (float[n] x, float[n] b) => (float[n] y) { y = Add(x, b) }"), input_shapes={"x": (sizes,)}
+    )
+
+    assert input_shapes(prepared) == {"x": (sizes,), "b": (sizes,)}
+    assert input_shapes(prepare(prepared)) == {"x": (sizes,), "b": (sizes,)}
+    assert input_shapes(prepare(prepared, input_shapes={"b": (4,)})) == {"x": (4,), "b": (4,)}
+    other = SizeRange(2, 5, 2)
+    assert input_shapes(prepare(prepared, input_shapes={"b": (other,)})) == {"x": (other,), "b": (other,)}

@@ -275,3 +275,27 @@ def test_substitutes_run_every_size_too(without: list[str], tmp_path: Path) -> N
         for name, x in samples.items():
             [right] = reference(model, {"x": x}).values()
             np.testing.assert_allclose(made[name], right, rtol=1e-4, atol=1e-4)
+
+
+def test_a_range_is_timed_at_its_typical_size_or_at_another(tmp_path: Path) -> None:
+    model = attention(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[1,2..64,8]")
+    fast = ["--rounds", 2, "--duration", 0.02, "--toolchains", "onnxruntime,openvino"]
+
+    assert cli("bench", package, *fast).exit_code == 0
+    assert cli("bench", package, "--input-shapes", "x:[1,7,8]", *fast).exit_code == 0
+    assert cli("bench", model, package, "--input-shapes", "x:[1,7,8]", *fast).exit_code == 0
+
+
+def test_an_error_is_allowed_for_a_range_too(tmp_path: Path) -> None:
+    """Lower precision is chosen at the typical size, and held to the bound at the ends of the range."""
+    model = attention(tmp_path)
+    package, report = optimized(model, "--input-shapes", "x:[1,2..64,8]", "--max-error", 0.05)
+
+    session = collage.load(package)
+    for count in (2, 64, 17):
+        feeds = tokens(1, count)
+        [right] = reference(model, feeds).values()
+        [made] = session.run(None, feeds)
+        assert np.abs(made - right).max() <= 0.05 * np.abs(right).max()
+    assert report["max_error"] <= 0.05
