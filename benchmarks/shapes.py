@@ -119,10 +119,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "detector": Case(
         model="fcos_detector",
-        options=(
-            *itertools.chain.from_iterable(("--input-shapes", f"image:[1,3,{side},{side}]") for side in _SIDES[::2]),
-            *("--input-shapes", "image:[1,3,320..640,320..640]"),
-        ),
+        options=("--input-shapes", "image:[1,3,320..640,320..640]"),
         sizes=_SIDES,
         every=_SIDES,
         inputs=images("image", 1, 3, None, None),
