@@ -299,3 +299,24 @@ def test_an_error_is_allowed_for_a_range_too(tmp_path: Path) -> None:
         [made] = session.run(None, feeds)
         assert np.abs(made - right).max() <= 0.05 * np.abs(right).max()
     assert report["max_error"] <= 0.05
+
+
+def test_what_is_wrong_with_inputs_is_one_message(tmp_path: Path) -> None:
+    model = attention(tmp_path)
+    package, _ = optimized(model, "--input-shapes", "x:[1,2..64,8]", "--toolchains", "onnxruntime")
+    session = collage.load(package)
+
+    wrong: dict[str, tuple[Any, str]] = {
+        "of another rank": ({"x": np.ones(8, np.float32)}, r"'x'.*its axis 1 is tokens"),
+        "of another extent": ({"x": np.ones((1, 5, 9), np.float32)}, r"'x'.*expected float32\[1, 5, 8\]"),
+        "of another batch": ({"x": np.ones((2, 5, 8), np.float32)}, r"'x'.*expected float32\[1, 5, 8\]"),
+        "of another type": ({"x": np.ones((1, 5, 8))}, r"'x'.*got float64\[1, 5, 8\]"),
+        "missing": ({}, "'x'.*no value given"),
+        "unknown": ({"x": np.ones((1, 5, 8), np.float32), "z": 1}, "'z'.*no such input"),
+        "a device": ({"x": "cpu"}, "'x'.*give an array, by whose shape"),
+        "no mapping": ([1], "by its name"),
+    }
+    for feeds, said in wrong.values():
+        with pytest.raises(FeedError, match=said):
+            session.run(None, feeds)
+    check(session, model, tokens(1, 5))
