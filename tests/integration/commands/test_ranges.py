@@ -22,6 +22,7 @@ from collage.runtime.session import Session
 from collage.runtime.shapes.shaped_session import ShapedSession
 from collage_core.errors import FeedError
 from collage_core.ir.values.size_range import SizeRange
+from tests.integration.commands.conftest import TINY, TINY_ARGUMENTS
 from tests.integration.commands.environments import Environment
 from tests.integration.commands.models import reference
 from tests.integration.commands.test_free_dimensions import attention, batched_cnn
@@ -37,7 +38,7 @@ def cli(*arguments: object) -> Result:
 
 def optimized(model: Path, *arguments: object) -> tuple[Path, Any]:
     package, report = model.with_suffix(".collage"), model.with_suffix(".json")
-    done = cli("optimize", model, "-o", package, "--json", report, "--preset", "quick", *arguments)
+    done = cli("optimize", model, "-o", package, "--json", report, *TINY_ARGUMENTS, *arguments)
     assert done.exit_code == 0, done.output
     return package, json.loads(report.read_text())
 
@@ -162,7 +163,7 @@ def test_buckets_with_equal_plans_are_one(tmp_path: Path) -> None:
 def test_samples_say_which_sizes_there_are(tmp_path: Path) -> None:
     model = attention(tmp_path)
     samples = [tokens(1, count) for count in (4, 4, 5, 30, 7)]
-    found = collage.optimize(model, sample_feeds=samples, toolchains=["onnxruntime"], preset="quick")
+    found = collage.optimize(model, sample_feeds=samples, toolchains=["onnxruntime"], **TINY)
 
     assert found.record.model.input_shapes == {"x": (1, SizeRange(4, 30, 30), 8)}
     check(found.session(), model, tokens(1, 9))
@@ -192,7 +193,8 @@ def test_each_bucket_runs_its_own_plan(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_second_run_measures_nothing(tmp_path: Path) -> None:
     model = attention(tmp_path)
-    own = ["--input-shapes", "x:[1,1..64,8]", "--buckets", 2, "--tuning-db", tmp_path / "tuning.sqlite"]
+    own = ["--input-shapes", "x:[1,2..64,8]", "--buckets", 2, "--tuning-db", tmp_path / "tuning.sqlite"]
+    own += ["--toolchains", "onnxruntime"]
     optimized(model, *own)
     _, again = optimized(model, *own, "--anew")
 
