@@ -16,8 +16,6 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from collage_core.ir.values.size_range import Shape, SizeRange
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from collage.report.progress import Progress
     from collage.runtime.session import Session
     from collage_core.errors import CollageError
+    from collage_core.ir.values.size_range import Shape, SizeRange
 
     __version__: str
 
@@ -53,6 +52,7 @@ _LAZY: Mapping[str, str] = {
     "OptimizedShapes": "collage.commands.optimizing.several_shapes",
     "Record": "collage.report.facts.record",
     "Session": "collage.runtime.session",
+    "SizeRange": "collage_core.ir.values.size_range",
 }
 """Module of each public name that is not defined here."""
 

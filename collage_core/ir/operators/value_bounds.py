@@ -53,9 +53,10 @@ def spec_of(
         return TensorSpec(name=name, kind=ValueKind.FOREIGN, dtype=dtype, shape=shape)
     if shape is not None and None not in shape:
         return TensorSpec(name=name, dtype=dtype, shape=shape)
-    if sizes and value.shape is not None and (typical := shape_at(value.shape, typical_sizes(sizes))) is not None:
-        largest = largest_at(value.shape, sizes)
-        return TensorSpec(name=name, kind=ValueKind.SIZED, dtype=dtype, shape=shape, bound=largest, typical=typical)
+    if sizes and value.shape is not None:
+        typical, largest = shape_at(value.shape, typical_sizes(sizes)), largest_at(value.shape, sizes)
+        if typical is not None and largest is not None:
+            return TensorSpec(name=name, kind=ValueKind.SIZED, dtype=dtype, shape=shape, bound=largest, typical=typical)
     bound = (bounds or {}).get(value)
     if bound is None and BOUND_METADATA in value.metadata_props:
         bound = _bound_said(value)

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 _WRITTEN: Final = re.compile(r"([0-9]{1,12})\.\.([0-9]{1,12})(?:@([0-9]{1,12}))?")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class SizeRange:
     """The sizes that one extent may have.
 

@@ -136,3 +136,15 @@ def test_a_symbol_has_one_range(parsed: Parse) -> None:
 
     with pytest.raises(ModelError, match=r"its dimension 'n' has the sizes 1\.\.9 and 1\.\.8"):
         size_symbols([a, b])
+
+
+def test_a_shape_that_some_sizes_do_not_have_is_not_sized(parsed: Parse) -> None:
+    """Half of an odd number of rows: there is a shape at the typical size only."""
+    model = parsed(
+        "g (float[n, 4] a) => (float[h, 2, 4] y) { t = Constant <value = int64[3] {-1, 2, 4}> () y = Reshape(a, t) }"
+    )
+    say_sizes(model.graph.inputs[0], (SizeRange(1, 9, 4), 4))
+    [y] = model.graph.outputs
+    y.shape = ir.Shape([ir.SymbolicDim("n") / 2, 2, 4])
+
+    assert DataflowGraph(model).spec(y).kind is not ValueKind.SIZED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from collage_core.contract import BoundCall
 from collage_core.errors import FeedError
 
 
-class ChoosingSession(Session):
+class ChoosingSession(Session, abc.ABC):
     """A model ready to run for inputs of several shapes; it is used as any `Session`, and inherits nothing it does.
 
     Thread-safe as a `Session` is, but for what works on the inputs of `set_inputs`.
@@ -34,13 +35,13 @@ class ChoosingSession(Session):
         """The session of `run_bound` and the like."""
         return self._current
 
+    @abc.abstractmethod
     def session_for(self, feeds: Mapping[str, Any]) -> Session:
         """Return the session that runs inputs of these shapes.
 
         Raises:
             FeedError: If an input is missing, or there is none for these shapes; it says which there are.
         """
-        raise NotImplementedError
 
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
         """Run the session for the shapes of the inputs; see `Session.run`."""
