@@ -197,6 +197,13 @@ class DataflowGraph:
         """The typical size of each of these symbols."""
         return typical_sizes(self.sizes)
 
+    @property
+    def end_sizes(self) -> list[dict[str, int]]:
+        """Sizes of these symbols at both ends of their ranges; none where all are static or typical sizes only."""
+        least = {name: each.least for name, each in self.sizes.items()}
+        most = {name: each.most for name, each in self.sizes.items()}
+        return [each for each in (least, most) if each != self.typical_sizes]
+
     @cached_property
     def data_dependent_mask(self) -> int:
         """Nodes whose output shape, or amount of work, depends on the values of their inputs."""

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 from collage.build.nan_probe import ENDED, NanProbe
 from collage.build.output_check import RANDOM_REASON, ValueJudge, random_values
-from collage.build.package_contender import SERIES_CALL, TRIAL_CALL
+from collage.build.package_contender import TRIAL_CALL
+from collage.build.series_run import run_series
 from collage.errors import PlanRunError, TooInexactError, VerificationError
 from collage.measure.contenders.interleaved import Contender, ContenderProcess
 from collage.measure.wire.blobs import BlobStore
@@ -179,12 +180,11 @@ def verify_in_turn(
     made = [folder / f"turn-outputs-{number}.json" for number in range(len(samples))]
     for path, sample in zip(given, samples, strict=True):
         write_values(path, sample.inputs, store)
-    arguments: dict[str, Json] = {"package": str(package), "blobs": str(store.directory), "threads": threads}
-    arguments |= {"inputs": [str(path) for path in given], "outputs": [str(path) for path in made]}
-    with ContenderProcess(Contender(name="the saved plan", call=SERIES_CALL, arguments=arguments)) as process:
-        ran = process.prepare(deadline_s)
-    if isinstance(ran, Failed):
-        raise PlanRunError(f"the saved plan does not run for sizes in turn: {ran.reason}")
+    failed = run_series(
+        "the saved plan", package, given, made, blobs=store.directory, threads=threads, deadline_s=deadline_s
+    )
+    if failed is not None:
+        raise PlanRunError(f"the saved plan does not run for sizes in turn: {failed.reason}")
     largest = 0.0
     for number, (path, sample) in enumerate(zip(made, samples, strict=True)):
         try:

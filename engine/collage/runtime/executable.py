@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,11 @@ from collage.runtime.kernel_source import KernelSource
 from collage.runtime.kernels.admission import Admission, EverythingAdmitted
 from collage.runtime.kernels.launching import BoundStep
 from collage.runtime.kernels.loading import Load, Loaded, Relower
-from collage.runtime.places import Arenas, Given, Places, Rim, homes
+from collage.runtime.places import Given, Places, Reserve, Rim, homes
 from collage.runtime.schedule import Schedule, schedule
 from collage.runtime.wiring import Wiring, typical_sizes_of, wire
 from collage_core.contract import Artifact, Host, Target, TensorSpec
-from collage_core.passes.call_sites import CallSite, call_sites
+from collage_core.passes.call_sites import call_sites
 
 Array = np.ndarray[Any, Any]
 
@@ -35,19 +35,19 @@ class Executable:
 
     def __init__(
         self,
-        made_of: MadeOf,
+        wired: Callable[[Mapping[str, int]], Wiring],
         sizes: Mapping[str, int],
         kernels: Mapping[str, Loaded],
         source: KernelSource,
-        arenas: Arenas,
+        reserve: Reserve,
     ) -> None:
-        self._made_of = made_of
+        self._wired = wired
         self._sizes = sizes
-        self._wiring: Wiring = wire(made_of.model, made_of.sites, sizes)
+        self._wiring = wired(sizes)
         self._kernels = kernels
         self._source = source
         self._devices = source.devices
-        self._arenas = arenas
+        self._reserve = reserve
         self._memories: dict[frozenset[tuple[ir.Value, str]], _Memory] = {}
         self._memory = self._memory_for({})
 
@@ -99,7 +99,8 @@ class Executable:
             providers=providers or Providers.discover(),
             admission=admission or EverythingAdmitted(),
         )
-        return cls(MadeOf(model, sites), typical_sizes_of(model), source.all(), source, Arenas())
+        wired = functools.partial(wire, model, sites)
+        return cls(wired, typical_sizes_of(model), source.all(), source, Reserve())
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -115,7 +116,7 @@ class Executable:
         Raises:
             KernelError: If a kernel refuses buffers of these sizes.
         """
-        return Executable(self._made_of, sizes, self._kernels, self._source, self._arenas)
+        return Executable(self._wired, sizes, self._kernels, self._source, self._reserve)
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
@@ -161,7 +162,7 @@ class Executable:
         """
         source = self._source.apart()
         kernels = {name: source.for_clone(name, loaded) for name, loaded in self._kernels.items()}
-        return Executable(self._made_of, self._sizes, kernels, source, Arenas())
+        return Executable(self._wired, self._sizes, kernels, source, Reserve())
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of one run.
@@ -193,7 +194,7 @@ class Executable:
         if key not in self._memories:
             planned = schedule(self._wiring, self._source.places, given)
             sizes = {name: loaded.workspace_bytes for name, loaded in self._kernels.items()}
-            self._memories[key] = _Memory(planned, Places(planned, sizes, self._devices, self._arenas))
+            self._memories[key] = _Memory(planned, Places(planned, sizes, self._devices, self._reserve))
         return self._memories[key]
 
     def _bound(self, memory: _Memory, place: int, rim: Rim) -> BoundStep:
@@ -208,19 +209,6 @@ class Executable:
         if not places.at_rim(action, rim):
             memory.inner[place] = bound
         return bound
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MadeOf:
-    """What an executable is made of, whatever the sizes of its inputs.
-
-    Attributes:
-        model: The partitioned model.
-        sites: Its call sites.
-    """
-
-    model: ir.Model
-    sites: Sequence[CallSite]
 
 
 class _Memory:

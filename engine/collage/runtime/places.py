@@ -42,27 +42,30 @@ class Rim:
     outputs: Mapping[str, Buffer]
 
 
-class Arenas:
-    """Memory of internal values that executables of several sizes share, since only one of them runs at a time.
+class Reserve:
+    """Memory by name that executables of several sizes share, since only one of them runs at a time.
 
-    The largest so far serves all: one that needs more makes it anew, and those made earlier keep theirs.
+    The largest that was asked for so far serves all. Who asked earlier keeps what it got.
     """
 
     def __init__(self) -> None:
         self._memory: dict[str, Array] = {}
 
-    def take(self, plan: ArenaPlan, device: str, make: Callable[[int], Array]) -> Array:
-        """Return memory of the CPU for an arena.
+    def take(self, name: str, nbytes: int, make: Callable[[int], Array] = allocate) -> Array:
+        """Return that many bytes of memory, aligned, with undefined content.
 
         Args:
-            plan: The arena.
-            device: The device that owns it.
-            make: Allocates memory.
+            name: What they are for.
+            nbytes: How many.
+            make: Allocates more.
+
+        Raises:
+            MemoryNeededError: If this machine does not have that much memory.
         """
-        known = self._memory.get(device)
-        if known is None or known.nbytes < plan.nbytes:
-            known = self._memory[device] = make(plan.nbytes)
-        return known[: plan.nbytes]
+        known = self._memory.get(name)
+        if known is None or known.nbytes < nbytes:
+            known = self._memory[name] = make(nbytes)
+        return known[:nbytes]
 
 
 class Places:
@@ -74,14 +77,14 @@ class Places:
         schedule: Actions with the values they read and write, and their devices.
         workspace_bytes: Scratch memory by step name.
         devices: The participating devices.
-        arenas: Memory to share with other sizes.
+        reserve: Memory that executables of other sizes share.
 
     Attributes:
         plans: Offsets of all blocks, by device.
     """
 
     def __init__(
-        self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices, arenas: Arenas
+        self, schedule: Schedule, workspace_bytes: Mapping[str, int], devices: Devices, reserve: Reserve
     ) -> None:
         self._schedule = schedule
         self._wiring = schedule.wiring
@@ -95,7 +98,7 @@ class Places:
             blocks = schedule.blocks(device, workspace_bytes)
             if device == "cpu":
                 self.plans[device] = plan = plan_arena(blocks)
-                self._arenas[device] = arenas.take(plan, device, self._allocate)
+                self._arenas[device] = reserve.take(device, plan.nbytes, self._allocate)
             else:
                 self.plans[device] = plan = plan_arena(blocks, DEVICE_ALIGNMENT_BYTES)
                 self._arenas[device] = devices[device].allocate(plan.nbytes)

@@ -185,9 +185,7 @@ class Workload:
     @property
     def end_sizes(self) -> Sequence[Mapping[str, int]]:
         """Sizes at both ends of the ranges, by symbol; none where no size varies, or random inputs make no sense."""
-        sizes = {} if self.is_calibrated else self.graph.sizes
-        ends = [{name: each.least for name, each in sizes.items()}, {name: each.most for name, each in sizes.items()}]
-        return [each for each in ends if each != self.graph.typical_sizes]
+        return () if self.is_calibrated else self.graph.end_sizes
 
     def inputs_of(self, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         """Return random inputs of these sizes, by symbol, which the search does not use."""

@@ -8,9 +8,10 @@ plans differ, the choice flips half-way between the two sizes that they were fou
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,7 +64,8 @@ def in_buckets(
                 "x:[1..8|9..64,...]"
             )
         [whole] = symbols.values()
-        found += [_with_typical(each, size) for size in _typical_sizes(whole, buckets, sizes)]
+        typical = _typical_sizes(whole, buckets, sizes)
+        found += [_with_ranges(each, functools.partial(_measured_at, size)) for size in typical]
     return tuple(found)
 
 
@@ -122,13 +124,15 @@ def merged(shapes: Sequence[InputShapes], plans: Sequence[Hashable]) -> list[Buc
         plans: What of each plan tells it from others.
     """
     buckets: list[Bucket] = []
-    for _, family in itertools.groupby(range(len(shapes)), key=lambda number: _without_typical(shapes[number])):
+    for _, family in itertools.groupby(
+        range(len(shapes)), key=lambda number: _with_ranges(shapes[number], _without_typical)
+    ):
         runs = [list(run) for _, run in itertools.groupby(family, key=lambda number: plans[number])]
         sizes = [_typical(shapes[run[0]]) for run in runs], [_typical(shapes[run[-1]]) for run in runs]
         borders = [(before + after) // 2 for before, after in zip(sizes[1], sizes[0][1:], strict=False)]
         for run, least, most in zip(runs, [None, *(border + 1 for border in borders)], [*borders, None], strict=True):
             number = run[len(run) // 2]
-            buckets.append(Bucket(number, _within(shapes[number], least, most)))
+            buckets.append(Bucket(number, _with_ranges(shapes[number], functools.partial(_narrowed, least, most))))
     return buckets
 
 
@@ -155,30 +159,29 @@ def _where_work_is(sizes: Sequence[int]) -> int:
     return int(sizes[int(np.searchsorted(work, work[-1] / 2))])
 
 
-def _with_typical(shapes: InputShapes, size: int) -> InputShapes:
-    def changed(extent: int | SizeRange) -> int | SizeRange:
-        return SizeRange(extent.least, extent.most, size) if isinstance(extent, SizeRange) else extent
-
-    return {name: tuple(map(changed, shape)) for name, shape in shapes.items()}
-
-
-def _without_typical(shapes: InputShapes) -> Hashable:
-    def told(extent: int | SizeRange) -> object:
-        return (extent.least, extent.most) if isinstance(extent, SizeRange) else extent
-
-    return tuple((name, tuple(map(told, shape))) for name, shape in shapes.items())
+def _with_ranges(shapes: InputShapes, change: Callable[[SizeRange], SizeRange]) -> InputShapes:
+    """Return shapes with each range changed."""
+    return {
+        name: tuple(change(extent) if isinstance(extent, SizeRange) else extent for extent in shape)
+        for name, shape in shapes.items()
+    }
 
 
 def _typical(shapes: InputShapes) -> int:
-    return next((extent.typical for shape in shapes.values() for extent in shape if isinstance(extent, SizeRange)), 0)
+    """Return the typical size of the first range; 0 without one."""
+    ranges = (extent for shape in shapes.values() for extent in shape if isinstance(extent, SizeRange))
+    return next((each.typical for each in ranges), 0)
 
 
-def _within(shapes: InputShapes, least: int | None, most: int | None) -> InputShapes:
-    def changed(extent: int | SizeRange) -> int | SizeRange:
-        if not isinstance(extent, SizeRange):
-            return extent
-        return SizeRange(
-            extent.least if least is None else least, extent.most if most is None else most, extent.typical
-        )
+def _measured_at(size: int, sizes: SizeRange) -> SizeRange:
+    return SizeRange(sizes.least, sizes.most, size)
 
-    return {name: tuple(map(changed, shape)) for name, shape in shapes.items()}
+
+def _without_typical(sizes: SizeRange) -> SizeRange:
+    return SizeRange.between(sizes.least, sizes.most)
+
+
+def _narrowed(least: int | None, most: int | None, sizes: SizeRange) -> SizeRange:
+    """Return the part of a range from `least` to `most`; from or to its own end where that is None."""
+    ends = sizes.least if least is None else least, sizes.most if most is None else most
+    return SizeRange(*ends, sizes.typical)

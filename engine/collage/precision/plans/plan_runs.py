@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from collage.build.package_contender import SERIES_CALL
 from collage.build.plan_builder import PlanBuilder
+from collage.build.series_run import run_series
 from collage.errors import PrecisionError
-from collage.measure.contenders.interleaved import Contender, ContenderProcess
-from collage.measure.wire.outcomes import Failed
 from collage.setup.environment import Environment
 from collage.setup.workload import Workload
 from collage_core.candidates.plan import Plan
-from collage_core.contract import Json
 from collage_core.errors import CollageError
 
 _DEADLINE_S: Final = 600.0
@@ -56,15 +53,10 @@ class PlanRuns:
             assembled.save(package, None, threads=toolchains.threads, model_name=plan.name, model_sha256="")
         except CollageError as error:
             raise PrecisionError(str(error)) from error
-        arguments: dict[str, Json] = {
-            "package": str(package),
-            "inputs": [str(path) for path in inputs],
-            "outputs": [str(path) for path in made],
-            "blobs": str(blobs),
-            "threads": toolchains.threads,
-        }
-        with ContenderProcess(Contender(name=plan.name, call=SERIES_CALL, arguments=arguments)) as process:
-            ran = process.prepare(self._environment.budget.within(_DEADLINE_S + _RUN_S * len(inputs), least_s=_LEAST_S))
-        if isinstance(ran, Failed):
-            raise PrecisionError(ran.reason)
+        deadline_s = self._environment.budget.within(_DEADLINE_S + _RUN_S * len(inputs), least_s=_LEAST_S)
+        failed = run_series(
+            plan.name, package, inputs, made, blobs=blobs, threads=toolchains.threads, deadline_s=deadline_s
+        )
+        if failed is not None:
+            raise PrecisionError(failed.reason)
         return made

@@ -76,18 +76,15 @@ class Blocks:
         """Size of all blocks, lent and idle."""
         return sum(block.nbytes for block in self._all)
 
-    def take(self) -> Block:
-        """Return a block that nobody holds; not thread-safe.
+    def make(self) -> Block:
+        """Return a new block; not thread-safe.
 
         Raises:
-            MemoryNeededError: If a new block is needed and there is no memory for it.
+            MemoryNeededError: If there is no memory for it.
         """
-        try:
-            return self.idle.pop()  # the one whose memory was touched last
-        except IndexError:
-            block = Block(self.nbytes)
-            self._all.add(block)
-            return block
+        block = Block(self.nbytes)
+        self._all.add(block)
+        return block
 
 
 class Lender:
@@ -103,6 +100,7 @@ class Lender:
         self._shape = spec.static_shape
         self._nbytes = spec.nbytes
         self._blocks = Blocks(spec.nbytes) if blocks is None else blocks
+        self._idle = self._blocks.idle
 
     @property
     def live_bytes(self) -> int:
@@ -110,16 +108,23 @@ class Lender:
         return self._blocks.live_bytes
 
     def take(self) -> Block:
-        """Return a block that nobody holds; see `Blocks.take`."""
-        return self._blocks.take()
+        """Return a block that nobody holds; not thread-safe.
+
+        Raises:
+            MemoryNeededError: If a new block is needed and there is no memory for it.
+        """
+        try:
+            return self._idle.pop()  # the one whose memory was touched last
+        except IndexError:
+            return self._blocks.make()
 
     def give_back(self, block: Block) -> None:
         """Keep a block that was taken and not lent."""
-        self._blocks.idle.append(block)
+        self._idle.append(block)
 
     def lend(self, block: Block) -> Array:
         """Return the output in a block as an array; the block comes back when nothing refers to it any more."""
-        array: Array = np.asarray(_Lent(block, self._nbytes, self._blocks.idle))
+        array: Array = np.asarray(_Lent(block, self._nbytes, self._idle))
         return array.view(self._dtype).reshape(self._shape)
 
 

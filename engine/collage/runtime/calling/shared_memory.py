@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-import numpy as np
 import onnx_ir as ir
 
-from collage.runtime.arena import allocate
 from collage.runtime.calling.lending import Array, Blocks
 from collage.runtime.executable import Executable
+from collage.runtime.places import Reserve
 from collage_core.contract import TensorSpec, ValueKind
 
 
@@ -25,14 +24,13 @@ class SharedMemory:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._places: dict[str, Array] = {}
+        self._reserve = Reserve()
         self._blocks: dict[str, Blocks] = {}
 
     def places(self, executable: Executable) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return arrays for the inputs and for the outputs of an executable, as far as these are planned."""
-        return self._arrays("input", executable, executable.inputs), self._arrays(
-            "output", executable, dict.fromkeys(executable.outputs)
-        )
+        inputs, outputs = executable.inputs, dict.fromkeys(executable.outputs)
+        return self._arrays("input", executable, inputs), self._arrays("output", executable, outputs)
 
     def blocks(self, spec: TensorSpec) -> Blocks:
         """Return blocks for an output."""
@@ -51,9 +49,6 @@ class SharedMemory:
         for spec in map(executable.spec, values):
             if spec.kind is not ValueKind.PLANNED:
                 continue
-            key = f"{kind} {spec.name}"
-            known = self._places.get(key)
-            if known is None or known.nbytes < spec.nbytes:
-                known = self._places[key] = allocate(spec.nbytes)
-            found[spec.name] = np.ndarray(spec.static_shape, spec.numpy_dtype, known.data)
+            memory = self._reserve.take(f"{kind} {spec.name}", spec.nbytes)
+            found[spec.name] = memory.view(spec.numpy_dtype).reshape(spec.static_shape)
         return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from collage.documents.strict import strict_converter
 from collage.runtime.package.manifest import parsed
 from collage.runtime.package.plan import PackagedPlan
 from collage.temporary_folders import TemporaryFolder
@@ -31,10 +32,7 @@ def documents_for(plan: PackagedPlan, shapes: Mapping[str, Shape]) -> tuple[byte
         # sizes of inputs are metadata; weights stay where they are, by their names
         proto = _with_sizes(ir.load(file), shapes)
     document = parsed(record, "record", plan.path)
-    known = {**plan.input_shapes, **changed}
-    document["model"]["input_shapes"] = {
-        name: [extent if isinstance(extent, int) else str(extent) for extent in shape] for name, shape in known.items()
-    }
+    document["model"]["input_shapes"] = strict_converter().unstructure({**plan.input_shapes, **changed})
     return proto, json.dumps(document, indent=1, allow_nan=False).encode()
 
 
