@@ -32,6 +32,7 @@ from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.models.__main__ import write_model
 from benchmarks.models.varying import VARYING, gpt2_inputs
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.shapes import optimized
 
 MOST: Final = 1.03
 """Limit of the upper end of the ratio."""
@@ -104,33 +105,11 @@ def in_a_process(name: str, folder: Path) -> dict[str, Any]:
     return answer
 
 
-def optimized(folder: Path) -> dict[str, Any]:
-    """Run `optimize`; return its seconds, what was measured and the plan.
-
-    Raises:
-        RuntimeError: If the command fails.
-    """
-    report = folder / "report.json"
-    command = [sys.executable, "-m", "collage.cli", "optimize", str(folder / "model.onnx")]
-    command += ["-o", str(folder / "model.collage"), *OPTIONS, "--json", str(report)]
-    own = {"COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")}
-    began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **own})
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    document = json.loads(report.read_text(encoding="utf-8"))
-    return {
-        "seconds": time.monotonic() - began,
-        "measured": document["search"]["measured"],
-        "plan": [[region["target"], len(region["nodes"])] for region in document["regions"]],
-    }
-
-
 def result_of(folder: Path, rounds: int) -> dict[str, Any]:
     """Find a plan, and have all contenders generate in turns."""
     entry = VARYING[MODEL]
     write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
-    found = optimized(folder)
+    found = optimized(OPTIONS, folder)
     right = in_a_process("reference", folder)["tokens"]
     times_us: dict[str, list[float]] = {name: [] for name in (OWN, *SINGLES)}
     same: dict[str, bool] = dict.fromkeys(times_us, True)
@@ -163,8 +142,9 @@ def markdown(report: Mapping[str, Any]) -> str:
         rows.append((name, f"{np.median(times) / 1e3:.2f}", said, "yes" if result["same"][name] else "no"))
     lines += lines_of(("contender", "ms a token", "ratio", "the reference's tokens"), rows)
     found = result["optimize"]
-    plan = ", ".join(f"{target}: {nodes}" for target, nodes in found["plan"])
-    lines += ["", f"{found['measured']} candidates were measured in {found['seconds']:.0f} s. Plan: {plan} nodes."]
+    [one] = found["plans"]
+    plan = ", ".join(f"{target}: {nodes}" for target, nodes in one["plan"])
+    lines += ["", f"{one['measured']} candidates were measured in {found['seconds']:.0f} s. Plan: {plan} nodes."]
     return "\n".join(lines) + "\n"
 
 

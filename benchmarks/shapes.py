@@ -127,8 +127,8 @@ CASES: Final[Mapping[str, Case]] = {
 }
 
 
-def optimized(case: Case, folder: Path, *, anew: bool) -> dict[str, Any]:
-    """Run `optimize` for all sizes; return the seconds of the command, and for each size what was done.
+def optimized(options: Sequence[str], folder: Path, *, anew: bool = False) -> dict[str, Any]:
+    """Run `optimize` with these options on `model.onnx` of a folder; return its seconds, and what it did for each plan.
 
     Raises:
         RuntimeError: If the command fails.
@@ -136,7 +136,7 @@ def optimized(case: Case, folder: Path, *, anew: bool) -> dict[str, Any]:
     report = folder / ("anew.json" if anew else "cold.json")
     package = folder / ("anew.collage" if anew else "model.collage")
     command = [sys.executable, "-m", "collage.cli", "optimize", str(folder / "model.onnx"), "-o", str(package)]
-    command += [*case.options, "--json", str(report), *(["--anew"] if anew else [])]
+    command += [*options, "--json", str(report), *(["--anew"] if anew else [])]
     began = time.monotonic()
     done = subprocess.run(
         command,
@@ -227,7 +227,7 @@ def result_of(case: Case, folder: Path, protocol: Protocol) -> dict[str, Any]:
     """Find plans for one case and have them judged."""
     entry = VARYING[case.model]
     write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
-    cold, anew = (optimized(case, folder, anew=each) for each in (False, True))
+    cold, anew = (optimized(case.options, folder, anew=each) for each in (False, True))
     import onnx
 
     outputs = [each.name for each in onnx.load(folder / "model.onnx", load_external_data=False).graph.output]
