@@ -112,7 +112,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "bert": Case(
         model="bert_base_6_dynamic",
-        options=("--input-shapes", "input_ids:[1,1..512@90]", "--buckets", "2"),
+        options=("--input-shapes", "input_ids:[1,1..512]", "--buckets", "2"),
         sizes=likely_lengths(12, 64, 0.8, 512),
         every=tuple(range(1, 513)),
         inputs=tokens,

@@ -140,6 +140,9 @@ class _Optimization:
         self._pool = environment.pool
         self._builder = PlanBuilder(environment, progress)
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
+        if sizes := environment.graph.typical_sizes:
+            said = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            self._notes.append(f"its sizes vary: all times are those with {said}")
         self._notes += [figures.said for figures in environment.toolchains.device_figures if figures.said]
         self._left_out: list[str] = []
         self._trace: Mapping[str, Any] | None = None

@@ -53,7 +53,7 @@ def bound_shapes(
             raise InputShapeError(
                 name,
                 f"dimension {', '.join(free)} of {list(map(str, dims))} is free; "
-                f"give the shape with {_flag(name, dims)}",
+                f"give the shape with {_flag(name, dims)}, or 1..N in place of a number for sizes that vary",
             )
         shapes[name] = tuple(dim for dim in dims if not isinstance(dim, ir.SymbolicDim))
     return shapes

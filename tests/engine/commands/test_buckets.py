@@ -54,7 +54,8 @@ def test_sizes_that_were_seen_have_parts_of_equal_work(model: Path) -> None:
     ("shapes", "buckets", "said"),
     [
         ([{"x": (1, 7), "mask": (7,)}], 2, "no range is given"),
-        ([of(1, 9, 4)], 0, "0 is no number of buckets"),
+        ([of(1, 9, 5)], 0, "0 is no number of buckets"),
+        ([of(1, 9, 4)], 2, r"1\.\.9@4 gives one: leave out @4"),
         ([{"x": (SizeRange(1, 4, 2), SizeRange(1, 9, 4))}], 2, r"2 vary: batch 1\.\.4, n 1\.\.9"),
     ],
 )

@@ -60,6 +60,7 @@ def test_one_plan_runs_every_size_of_a_range(tmp_path: Path) -> None:
     plan = load_package(package).plan
     assert plan.input_shapes == {"x": (SizeRange(1, 3, 2), SizeRange(1, 40, 9), 8)}
     assert plan.record["model"]["input_shapes"] == {"x": ["1..3", "1..40@9", 8]}
+    assert "all times are those with batch=2, tokens=9" in " ".join(cli("explain", package).output.split())
     session = collage.load(package)
     for batch, count in ((1, 1), (3, 40), (2, 9), (1, 17), (3, 2), (1, 1)):
         check(session, model, tokens(batch, count, seed=count))
@@ -216,6 +217,7 @@ def test_a_second_run_measures_nothing(tmp_path: Path) -> None:
         (["--input-shapes", "x:[1..999999999999,1..999999999999,8]"], "more elements than there are addresses"),
         (["--input-shapes", "x:[1,4,8]", "--buckets", "2"], "no range is given"),
         (["--input-shapes", "x:[1..4,1..9,8]", "--buckets", "2"], "2 vary: batch 1..4, tokens 1..9"),
+        (["--input-shapes", "x:[1,1..9@2,8]", "--buckets", "2"], "leave out @2"),
         (["--input-shapes", "x:[1,1..9,8]", "--buckets", "0"], "0 is not in the range"),
         (["--input-shapes", "x:[1,1..9,8]", "--buckets", "99"], "99 is not in the range"),
     ],

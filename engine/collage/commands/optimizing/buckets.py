@@ -41,7 +41,8 @@ def in_buckets(
         sizes: Sizes that were seen, from which typical ones follow; all sizes of a range are equally likely if None.
 
     Raises:
-        UsageError: If there are several buckets and no range, or a set in which several sizes vary.
+        UsageError: If there are several buckets and no range, a set in which several sizes vary, or a typical size that
+            was given beside.
         ModelError: If the model cannot be used.
     """
     if buckets < 1:
@@ -64,6 +65,8 @@ def in_buckets(
                 "x:[1..8|9..64,...]"
             )
         [whole] = symbols.values()
+        if sizes is None and whole != _without_typical(whole):
+            raise UsageError(f"buckets choose typical sizes, and {whole} gives one: leave out @{whole.typical}")
         typical = _typical_sizes(whole, buckets, sizes)
         found += [_with_ranges(each, functools.partial(_measured_at, size)) for size in typical]
     return tuple(found)
