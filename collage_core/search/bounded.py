@@ -16,11 +16,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from collage_core.contract.cost import INVALID, Cost, Unmeasured
 from collage_core.errors import NoCoverError
-from collage_core.search.exact import ExactSearch, SearchLimits, SearchResult
+from collage_core.search.exact import SearchLimits, SearchResult
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem
+from collage_core.search.repeated import RepeatedSearch
 
 _MOST_SEARCHES = 400
 _NEAR = 1e-9
@@ -128,7 +131,8 @@ class _Branching:
         self._costs_us = costs_us
         self._errors = errors
         self._bound = bound
-        self._limits = limits
+        usable = [not isinstance(cost, Unmeasured) and cost != INVALID for cost in costs_us]
+        self._search = RepeatedSearch(prepared, usable, limits)
         self._candidates = prepared.problem.candidates
         self._at: dict[SearchCandidate, int] = {}
         for index, candidate in enumerate(self._candidates):
@@ -221,7 +225,7 @@ class _Branching:
             for index, cost in enumerate(self._costs_us)
         ]
         self._searches += 1
-        result = ExactSearch(self._prepared, costs_us, limits=self._limits).run()
+        result = self._search.run(np.array(costs_us, dtype=np.float64))
         chosen = tuple(self._at[candidate] for candidate in result.candidates)
         kernels_us = [cost for index in chosen if not isinstance(cost := self._costs_us[index], Unmeasured)]
         besides_us = [self._dispatch_us[candidate.target] for candidate in result.candidates]

@@ -131,7 +131,7 @@ class ExactSearch:
         toolchains = sorted({target.toolchain for target in self._problem.targets})
         self._bits = {t.name: 1 << toolchains.index(t.toolchain) for t in self._problem.targets}
 
-    def run(self, allow: Allow | None = None) -> SearchResult:
+    def run(self, allow: Allow | None = None, *, only: Iterable[int] | None = None) -> SearchResult:
         """Find the cheapest plan of the allowed candidates.
 
         Ties are broken by fewer kernels, then fewer toolchains, then the canonical order of candidates
@@ -139,12 +139,13 @@ class ExactSearch:
 
         Args:
             allow: Decides which candidates may be used; all if absent.
+            only: Positions of the candidates that are looked at; all if absent.
 
         Raises:
             NoCoverError: If no plan covers every node.
             SearchError: If the limits were reached before any plan was found.
         """
-        allowed = self._allowed(allow)
+        allowed = self._allowed(allow, only)
         costs = self._costs
         unmeasured = [index for index in allowed if isinstance(costs[index], Unmeasured)]
         priced = [
@@ -159,12 +160,12 @@ class ExactSearch:
             bound = sum(node_prices((self._kernels(index), price) for index, price in optimistic).values())
         return self._result(found, states, bound, len(unmeasured))
 
-    def _allowed(self, allow: Allow | None) -> list[int]:
+    def _allowed(self, allow: Allow | None, only: Iterable[int] | None) -> list[int]:
         """Return the positions of allowed candidates that cover anything."""
+        shapes, candidates = self._prepared.shapes, self._problem.candidates
+        looked_at = range(len(shapes)) if only is None else sorted(only)
         return [
-            index
-            for index, shape in enumerate(self._prepared.shapes)
-            if shape is not None and (allow is None or allow(self._problem.candidates[index]))
+            index for index in looked_at if shapes[index] is not None and (allow is None or allow(candidates[index]))
         ]
 
     def _kernels(self, index: int) -> int:

@@ -28,6 +28,26 @@ def state_key(covered: int, pairs: Pairs, places: Places) -> object:
     return (covered, pairs) if pairs else covered
 
 
+def host_flags(node_count: int, needs_kernel: int) -> bytes:
+    """Return a byte for each node, 1 for host nodes; one more at the end is 0."""
+    return bytes(not needs_kernel >> node & 1 for node in range(node_count)) + b"\0"
+
+
+def continued(low: int, covered: int, host: bytes) -> tuple[int, int]:
+    """Return the lowest node left uncovered, and the mask of covered nodes relative to it.
+
+    Args:
+        low: Layer before.
+        covered: Mask of the covered nodes relative to it.
+        host: See `host_flags`: these nodes are passed over.
+    """
+    shift = (~covered & (covered + 1)).bit_length() - 1
+    while host[low + shift]:
+        covered |= 1 << shift
+        shift = (~covered & (covered + 1)).bit_length() - 1
+    return low + shift, covered >> shift
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
     """A candidate that may be chosen, with its price.
@@ -183,7 +203,7 @@ class Sweep:
         self._count = node_count
         self._needs = needs_kernel
         self._host_nodes = ((1 << node_count) - 1) & ~needs_kernel
-        self._host = bytes(not needs_kernel >> node & 1 for node in range(node_count)) + b"\0"
+        self._host = host_flags(node_count, needs_kernel)
         self._moves: list[list[Move]] = [[] for _ in range(node_count)]
         for move in moves:
             self._moves[move.low].append(move)
@@ -282,14 +302,10 @@ class Sweep:
                 alive = True
                 if worst is not None and cost > worst:
                     continue
-                shift = (~now & (now + 1)).bit_length() - 1
-                while host[low + shift]:
-                    now |= 1 << shift
-                    shift = (~now & (now + 1)).bit_length() - 1
-                now >>= shift
-                there = layers[low + shift]
+                layer_at, now = continued(low, now, host)
+                there = layers[layer_at]
                 if there is None:
-                    there = layers[low + shift] = Layer()
+                    there = layers[layer_at] = Layer()
                 state = key_of(now, after, places)
                 known = there.best.get(state)
                 if known is not None and known.value < cost:

@@ -21,10 +21,11 @@ import numpy as np
 from collage_core.contract.cost import INVALID, Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.search.costs import PICOSECONDS_PER_US, CostSource, cost_of
-from collage_core.search.exact import Allow, ExactSearch, SearchLimits, SearchResult
+from collage_core.search.exact import Allow, SearchLimits, SearchResult
 from collage_core.search.normal import Matrix, Positions, Vector
 from collage_core.search.prepared import Prepared, prepare
 from collage_core.search.problem import SearchCandidate, SearchProblem
+from collage_core.search.repeated import RepeatedSearch
 
 _RENEWED = 6
 """Sets of estimates whose best plan is searched again after each measurement: of the others only its cost is made up
@@ -139,11 +140,11 @@ def lazy_search(
         SearchError: If a candidate is not convex, or the limits were reached before any plan was found.
         ValueError: If a cost or an estimate is NaN or negative.
     """
-    prepared = prepare(problem)
-    table = _Table(prepared, costs, estimates, allow)
-    ideas = [_Idea(table, number, limits) for number in range(table.sets)]
+    table = _Table(prepare(problem), costs, estimates, allow)
+    search = RepeatedSearch(table.prepared, np.isfinite(table.filled_us[0]).tolist(), limits)
+    ideas = [_Idea(table, number, search) for number in range(table.sets)]
     steps: list[LazyStep] = []
-    best = _measured_plan(table, limits)
+    best = _measured_plan(table, search)
     searches = _searched(ideas, len(ideas))
     while True:
         promising, saving_us = _promising(ideas, best)
@@ -157,13 +158,13 @@ def lazy_search(
         measure(asked)
         table.learn(asked)
         steps += [LazyStep(candidate=each, saving_us=saving_us, cost=costs.cost(each)) for each in asked]
-        best = _measured_plan(table, limits)
+        best = _measured_plan(table, search)
         for idea in ideas:
             idea.is_outdated = True
         searches += _searched(ideas, _RENEWED)
     finished = not any(idea.lacking for idea in ideas) and not any(idea.is_outdated for idea in ideas)
     if best is not None:
-        best = _judged(best, table, limits)
+        best = _judged(best, table, search)
     return LazyResult(result=best, steps=tuple(steps), searches=searches, finished=finished)
 
 
@@ -212,13 +213,13 @@ class _Table:
                 self.known_us[index] = self._known(index)
         self._fill()
 
-    def proven_us(self) -> list[Cost | Unmeasured]:
+    def proven_us(self) -> Vector:
         """Return what is known, and lower bounds for the rest."""
         unknown = np.flatnonzero(np.isnan(self.known_us))
         bounds_us = self._checked(self._estimates.at_least_us(self._candidates_at(unknown)), unknown)
         filled_us = self.known_us.copy()
         filled_us[unknown] = bounds_us
-        return list(filled_us.tolist())
+        return filled_us
 
     def _known(self, index: int) -> float:
         candidate = self.candidates[index]
@@ -252,17 +253,17 @@ class _Idea:
         searched: How often it was searched.
     """
 
-    def __init__(self, table: _Table, number: int, limits: SearchLimits | None) -> None:
+    def __init__(self, table: _Table, number: int, search: RepeatedSearch) -> None:
         self.is_outdated = True
         self.searched = 0
-        self._table, self._number, self._limits = table, number, limits
+        self._table, self._number, self._search = table, number, search
         self._kernels: list[int] = []
         self._besides_us = 0.0
 
     def search(self) -> None:
         """Search the best plan by what is known now."""
         filled_us = self._table.filled_us[self._number]
-        path = ExactSearch(self._table.prepared, filled_us.tolist(), limits=self._limits).run()
+        path = self._search.run(filled_us)
         self._kernels = self._table.positions(path.candidates)
         self._besides_us = path.total_us - float(filled_us[self._kernels].sum())
         self.searched += 1
@@ -336,17 +337,16 @@ def _asked(promising: Sequence[_Promise], table: _Table, least_us: float) -> lis
     return [first[key] for key in ranked[:most] if parts[key] >= max(least_us, parts[ranked[0]] / 2)]
 
 
-def _measured_plan(table: _Table, limits: SearchLimits | None) -> SearchResult | None:
-    known = [INVALID if math.isnan(cost) else cost for cost in table.known_us.tolist()]
+def _measured_plan(table: _Table, search: RepeatedSearch) -> SearchResult | None:
     try:
-        return ExactSearch(table.prepared, known, limits=limits).run()
+        return search.run(np.where(np.isnan(table.known_us), INVALID, table.known_us))
     except NoCoverError:
         return None
 
 
-def _judged(best: SearchResult, table: _Table, limits: SearchLimits | None) -> SearchResult:
+def _judged(best: SearchResult, table: _Table, search: RepeatedSearch) -> SearchResult:
     """Set a plan's optimality gap from the lower bounds of the estimates."""
-    proven = ExactSearch(table.prepared, table.proven_us(), limits=limits).run()
+    proven = search.run(table.proven_us())
     bound_us = proven.total_us - proven.gap_us
     gap_us = max(0.0, best.total_us - bound_us)
     exact = proven.exact and gap_us * PICOSECONDS_PER_US < 1
