@@ -9,6 +9,7 @@ from collage_core.candidates.proposals import Proposals, TargetRule, propose
 from collage_core.candidates.refusals import TargetFailure
 from collage_core.errors import PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, quantised_groups
+from collage_core.fusion.rule import Closures
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 
@@ -22,12 +23,14 @@ class AllProposals:
         groups: Sets of nodes of which no candidate holds a part.
         candidates: Those of every round, in order, with repetitions: also of a round after which a quantised operator
             came apart.
+        closures: Closures computed so far, see `RuleContext`.
     """
 
     by_target: Mapping[str, Proposals] = dataclasses.field(default_factory=dict)
     failures: tuple[TargetFailure, ...] = ()
     groups: tuple[int, ...]
     candidates: tuple[CandidateKernel, ...] = ()
+    closures: Closures = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
     def covered(self) -> int:
@@ -68,13 +71,14 @@ def propose_all(
     groups = quantised_groups(graph) if before is None else before.groups
     found = {} if before is None else dict(before.by_target)
     failures = [] if before is None else list(before.failures)
+    closures = {} if before is None else before.closures
     candidates: list[CandidateKernel] = []
     while True:
         for rule in rules:
             name, failed = rule.target.name, None
             if all(failure.target.name != name for failure in failures):
                 try:
-                    found[name] = propose(rule, graph, bounds, cuts=cuts, groups=groups)
+                    found[name] = propose(rule, graph, bounds, cuts=cuts, groups=groups, closures=closures)
                 except PluginError as error:
                     failed = error
                     failures.append(TargetFailure.of(rule.target, error))
@@ -82,7 +86,13 @@ def propose_all(
             proposed(rule, failed)
         whole = _taken_whole(groups, found.values())
         if whole == groups:
-            return AllProposals(by_target=found, failures=tuple(failures), groups=groups, candidates=tuple(candidates))
+            return AllProposals(
+                by_target=found,
+                failures=tuple(failures),
+                groups=groups,
+                candidates=tuple(candidates),
+                closures=closures,
+            )
         groups = whole
 
 

@@ -21,6 +21,7 @@ from collage_core.fusion import (
     quantised_groups,
     with_whole_groups,
 )
+from collage_core.fusion.rule import Closures
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.graph.work import estimated_work_us
@@ -68,7 +69,7 @@ class Proposals:
     refusals: Mapping[int, str]
     left_out: tuple[str, ...]
 
-    @property
+    @functools.cached_property
     def covered(self) -> int:
         """Mask of the nodes in some candidate."""
         return union_of(candidate.sub_graph.nodes for candidate in self.candidates)
@@ -93,6 +94,7 @@ def propose(
     *,
     cuts: Sequence[int] | None = (),
     groups: Sequence[int] | None = None,
+    closures: Closures | None = None,
 ) -> Proposals:
     """Run the rule of one target.
 
@@ -105,6 +107,7 @@ def propose(
         bounds: Bounds on the number of candidates.
         cuts: Positions at which regions may begin and end; None to choose them by estimated work.
         groups: Sets of nodes that no candidate may split; the graph's quantised operators if None.
+        closures: Closures computed before for the graph; what is computed now is added.
 
     Raises:
         PluginError: If the plugin's own rule fails or proposes sub-graphs that cannot be kernels, or its predicates
@@ -116,6 +119,7 @@ def propose(
         refusals={**rule.query, **rule.pinned},
         cut_positions=None if cuts is None else tuple(cuts),
         groups=quantised_groups(graph) if groups is None else groups,
+        closures={} if closures is None else closures,
     )
     outcome = _outcome(rule, graph, context)
     sub_graphs: Iterable[SubGraph] = outcome.sub_graphs

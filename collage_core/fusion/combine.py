@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from collage_core.fusion.closure import Closure
 from collage_core.fusion.combiners import DEFAULT_PRIMITIVES, Combiner
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
+from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.masks import mask_of
+from collage_core.ir.graph.masks import hashable, mask_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +38,24 @@ class CombineByPrimitivesRule(FusionRule):
         forbidden = context.refused | mask_of(outcome.refusals) & graph.host_mask
         limit = context.bounds.max_candidates
         depth = min(context.bounds.max_depth, context.target.max_depth or context.bounds.max_depth)
-        closure = Closure(graph, self.primitives, depth, forbidden)
         marked = mask_of(graph.compilers)  # what calls a function marked as a kernel is a kernel of its own
         own = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.nodes & marked & ~context.refused]
-        cut_off = closure.run((each for each in outcome.sub_graphs if not each.nodes & marked), limit)
-        left_out = []
+        start = tuple(each for each in outcome.sub_graphs if not each.nodes & marked)
+        key = self.primitives, start, depth, hashable(forbidden), limit
+        if (closed := context.closures.get(key)) is None:
+            closed = context.closures[key] = self._closed(graph, start, depth, forbidden, limit)
+        sub_graphs, left_out = closed
+        return outcome.with_sub_graphs((*sub_graphs, *own), *left_out)
+
+    def _closed(
+        self, graph: DataflowGraph, start: Sequence[SubGraph], depth: int, forbidden: int, limit: int
+    ) -> tuple[tuple[SubGraph, ...], tuple[str, ...]]:
+        """Return the closure of some groups, and sentences about what a limit cut off."""
+        closure = Closure(graph, self.primitives, depth, forbidden)
+        cut_off = closure.run(start, limit)
+        left_out: tuple[str, ...] = ()
         if closure.exhausted:
-            left_out.append(f"fused groups beyond what {closure.tried} joins made: the graph branches too widely")
+            left_out = (f"fused groups beyond what {closure.tried} joins made: the graph branches too widely",)
         elif cut_off:
-            left_out.append(f"fused groups beyond the first {limit}: at least {cut_off} more pairs could join")
-        return outcome.with_sub_graphs((*closure.sub_graphs, *own), *left_out)
+            left_out = (f"fused groups beyond the first {limit}: at least {cut_off} more pairs could join",)
+        return tuple(closure.sub_graphs), left_out

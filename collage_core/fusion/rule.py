@@ -6,12 +6,16 @@ import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 from collage_core.contract.target import Target
 from collage_core.fusion.bounds import CandidateBounds
 from collage_core.fusion.quantised import quantised_groups
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
+
+Closures: TypeAlias = dict[object, tuple[tuple[SubGraph, ...], tuple[str, ...]]]
+"""Groups that joining made, and sentences about what a bound excluded, by what both follow from."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +28,8 @@ class RuleContext:
         refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
         cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
         groups: Sets of nodes of which no candidate holds a part; None to find them by `quantised_groups`.
+        closures: Closures that were computed for this graph, by what they follow from. Rules add to it: a search asks
+            again and again with other cuts, and a closure takes seconds.
     """
 
     target: Target
@@ -31,6 +37,7 @@ class RuleContext:
     refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
     cut_positions: Sequence[int] | None = None
     groups: Sequence[int] | None = None
+    closures: Closures = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def whole(self, graph: DataflowGraph) -> tuple[int, ...]:
         """Return the sets of nodes in a graph that no candidate may split."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import onnx
@@ -19,10 +20,13 @@ from collage_core.fusion import (
     RegionsRule,
     RuleContext,
     RuleOutcome,
+    SubGraph,
     SubGraphConfig,
     UnionRule,
     default_rule,
 )
+from collage_core.fusion.closure import Closure
+from collage_core.fusion.rule import Closures
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import FusionPattern, Match, NodeContext, PatternTable, is_constant, is_op, wildcard
@@ -181,6 +185,34 @@ def test_regions_follow_the_given_cuts(mnist: DataflowGraph) -> None:
         ("MatMul_9", "Add_10"),
     ]
     assert len(regions) == 6
+
+
+def test_a_closure_is_computed_once_whatever_the_cuts(mnist: DataflowGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = PatternTable()
+    table.predicate("*", lambda node: Supported())
+    target, other = context(Joins.ANY).target, dataclasses.replace(context(Joins.ANY).target, max_depth=2)
+    asked = [(target, (4, 8)), (target, (2, 5)), (other, (4, 8)), (target, (4, 8))]
+
+    def found(closures: Closures | None) -> list[tuple[SubGraph, ...]]:
+        contexts = [
+            RuleContext(target=each, cut_positions=cuts, closures={} if closures is None else closures)
+            for each, cuts in asked
+        ]
+        return [default_rule(table, each.target).propose(mnist, each).sub_graphs for each in contexts]
+
+    alone = found(None)
+    run, runs = Closure.run, list[Closure]()
+
+    def counted(self: Closure, start: Iterable[SubGraph], limit: int) -> int:
+        runs.append(self)
+        return run(self, start, limit)
+
+    monkeypatch.setattr(Closure, "run", counted)
+
+    assert found({}) == alone
+    assert len(runs) == 2, "one for each depth"
+    assert alone[0] != alone[1]
+    assert alone[0] != alone[2]
 
 
 def test_too_many_cuts_are_reported(mnist: DataflowGraph) -> None:

@@ -24,10 +24,10 @@ from collage_core.search.normal import Vector
 from collage_core.search.repeated import RepeatedSearch
 
 
-def found_by(run: Callable[[], SearchResult]) -> tuple[Any, ...] | None:
+def found_by(run: Callable[..., SearchResult], *costs: Vector) -> tuple[Any, ...] | None:
     """What a search found; None if no plan covers the graph."""
     try:
-        result = run()
+        result = run(*costs)
     except NoCoverError:
         return None
     return result.candidates, result.costs_us, result.total_us, result.exact, result.gap_us
@@ -58,8 +58,8 @@ def test_a_repeated_search_finds_what_a_single_one_finds(
         for kind in ("own", "other", "ties", "free", "own"):
             costs_us = costs_of(instance, rng, kind)
             single = ExactSearch(prepared, costs_us.tolist())
-            assert found_by(lambda c=costs_us: repeated.run(c)) == found_by(single.run), (style, seed, kind)
-        plan = found_by(lambda: repeated.run(first))
+            assert found_by(repeated.run, costs_us) == found_by(single.run), (style, seed, kind)
+        plan = found_by(repeated.run, first)
         wanted = best_plan(instance)
         assert (plan is None) == (wanted is None), (style, seed)
         if plan is not None:
@@ -86,18 +86,16 @@ def test_a_problem_with_too_many_states_is_left_to_the_exact_search() -> None:
     large = RepeatedSearch(prepared, usable)
     assert small.states is None
     assert large.states is not None
-    limits = SearchLimits(max_states=100)
-    assert found_by(lambda: small.run(costs_us)) == found_by(
-        ExactSearch(prepared, costs_us.tolist(), limits=limits).run
-    )
-    assert found_by(lambda: large.run(costs_us)) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
+    cut_off = ExactSearch(prepared, costs_us.tolist(), limits=SearchLimits(max_states=100))
+    assert found_by(small.run, costs_us) == found_by(cut_off.run)
+    assert found_by(large.run, costs_us) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
 
 
 def test_a_plan_of_days_is_counted_exactly() -> None:
     prepared = prepare(diamonds(4))
     costs_us = np.random.default_rng(1).uniform(1e10, 9e10, len(prepared.problem.candidates))
     repeated = RepeatedSearch(prepared, [True] * len(costs_us))
-    assert found_by(lambda: repeated.run(costs_us)) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
+    assert found_by(repeated.run, costs_us) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
 
 
 def test_costs_that_are_none_are_refused() -> None:
