@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes  # noqa: F401  registers bfloat16 and float8 with NumPy
 import numpy as np
@@ -71,13 +71,13 @@ class TensorSpec:
         Raises:
             ValueError: If the value is foreign.
         """
+        if self.kind is ValueKind.PLANNED:
+            return cast("tuple[int, ...]", self.shape)
         if self.typical is not None:
             return self.typical
         if self.kind is ValueKind.BOUNDED and self.bound is not None:
             return self.bound
-        if self.kind is ValueKind.FOREIGN or self.shape is None:
-            raise ValueError(f"foreign value {self.name!r} has no static shape")
-        return tuple(int(extent) for extent in self.shape if extent is not None)
+        raise ValueError(f"foreign value {self.name!r} has no static shape")
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from collage.runtime.kernels.launching import BoundStep
 from collage.runtime.kernels.loading import Load, Loaded, Relower
 from collage.runtime.places import Given, Places, Reserve, Rim, homes
 from collage.runtime.schedule import Schedule, schedule
-from collage.runtime.wiring import Wiring, typical_sizes_of, wire
+from collage.runtime.wiring import Wiring, Wirings, typical_sizes_of
 from collage_core.contract import Artifact, Host, Target, TensorSpec
 from collage_core.passes.call_sites import call_sites
 
@@ -99,8 +98,7 @@ class Executable:
             providers=providers or Providers.discover(),
             admission=admission or EverythingAdmitted(),
         )
-        wired = functools.partial(wire, model, sites)
-        return cls(wired, typical_sizes_of(model), source.all(), source, Reserve())
+        return cls(Wirings(model, sites).at, typical_sizes_of(model), source.all(), source, Reserve())
 
     @property
     def sizes(self) -> Mapping[str, int]:

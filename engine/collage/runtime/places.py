@@ -268,9 +268,8 @@ def _given_or_new(spec: TensorSpec, given: Given, new: Callable[[int], Array]) -
         buffer = Buffer(spec)
         buffer.put(given)
         return buffer
-    wanted = f"{spec.numpy_dtype}{list(spec.static_shape)}, C-contiguous, aligned and writeable"
     if not isinstance(given, np.ndarray):
-        raise FeedError(spec.name, f"bind a NumPy array of {wanted}, not {type(given).__name__}")
+        raise FeedError(spec.name, f"bind a NumPy array of {_wanted(spec)}, not {type(given).__name__}")
     flags = given.flags
     if (
         given.dtype != spec.numpy_dtype
@@ -287,8 +286,12 @@ def _given_or_new(spec: TensorSpec, given: Given, new: Callable[[int], Array]) -
             if not has
         ]
         got = ", ".join([f"{given.dtype}{list(given.shape)}", *lacks])
-        raise FeedError(spec.name, f"bind an array of {wanted}; got {got}. `run` copies what it is given")
+        raise FeedError(spec.name, f"bind an array of {_wanted(spec)}; got {got}. `run` copies what it is given")
     return Buffer(spec, given)
+
+
+def _wanted(spec: TensorSpec) -> str:
+    return f"{spec.numpy_dtype}{list(spec.static_shape)}, C-contiguous, aligned and writeable"
 
 
 def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:

@@ -66,43 +66,60 @@ def workspace_name(step: str) -> str:
     return f"\0workspace of {step}"
 
 
-def wire(model: ir.Model, sites: Sequence[CallSite], sizes: Mapping[str, int] = MappingProxyType({})) -> Wiring:
-    """Read a partitioned model.
+class Wirings:
+    """A partitioned model at different sizes of its inputs; what does not follow from the sizes is read once.
 
     Args:
         model: The partitioned model.
         sites: Its call sites.
-        sizes: Size of each symbol in the shapes of its inputs; values whose extents follow from these are planned.
 
     Raises:
         ModelError: If a node is neither a call site nor a view, or reads what comes later.
     """
-    graph = model.graph
-    by_node = {site.node: site for site in sites}
-    inputs = tuple(value for value in graph.inputs if value.name not in graph.initializers)
-    roots: dict[ir.Value, ir.Value] = {value: value for value in (*inputs, *graph.initializers.values())}
-    specs = {value: _spec_at(value, sizes) for value in roots if value in inputs}
-    steps = []
-    for node in graph:
-        site = by_node.get(node)
-        step = _host_step(node) if site is None else _kernel_step(site)
-        for value in step.reads:
-            if value not in roots:
-                raise ModelError(f"node {step.name!r} reads {value.name!r} before it is written; sort the model first")
-            if value not in specs:
-                specs[value] = _spec_at(value, sizes)
-        for value in step.writes:
-            specs[value] = _spec_at(value, sizes)
-            roots[value] = value
-        if step.view is not None and _is_planned(specs, (*step.reads, *step.writes)):
-            roots[step.writes[0]] = roots[step.reads[0]]
-        else:
-            steps.append(step)
-    for value in graph.outputs:
-        if value not in roots:
-            raise ModelError(f"nothing in the model writes its output {value.name!r}")
-        specs.setdefault(value, _spec_at(value, sizes))
-    return Wiring(inputs=inputs, outputs=tuple(graph.outputs), steps=tuple(steps), specs=specs, roots=roots)
+
+    def __init__(self, model: ir.Model, sites: Sequence[CallSite]) -> None:
+        graph = model.graph
+        by_node = {site.node: site for site in sites}
+        self._inputs = tuple(value for value in graph.inputs if value.name not in graph.initializers)
+        self._outputs = tuple(graph.outputs)
+        self._given = (*self._inputs, *graph.initializers.values())
+        self._steps: list[Step] = []
+        self._specs = {value: spec_of(value) for value in (*self._inputs, *self._outputs)}
+        written = set(self._given)
+        for node in graph:
+            site = by_node.get(node)
+            step = _host_step(node) if site is None else _kernel_step(site)
+            self._steps.append(step)
+            for value in step.reads:
+                if value not in written:
+                    name = value.name
+                    raise ModelError(f"node {step.name!r} reads {name!r} before it is written; sort the model first")
+            written.update(step.writes)
+            for value in (*step.reads, *step.writes):
+                if value not in self._specs:
+                    self._specs[value] = spec_of(value)
+        for value in self._outputs:
+            if value not in written:
+                raise ModelError(f"nothing in the model writes its output {value.name!r}")
+
+    def at(self, sizes: Mapping[str, int] = MappingProxyType({})) -> Wiring:
+        """Return the wiring for given sizes.
+
+        Args:
+            sizes: Size of each symbol in the shapes of the model's inputs; values whose extents follow from these are
+                planned.
+        """
+        specs = {value: _spec_at(value, spec, sizes) for value, spec in self._specs.items()}
+        roots: dict[ir.Value, ir.Value] = {value: value for value in self._given}
+        steps = []
+        for step in self._steps:
+            for value in step.writes:
+                roots[value] = value
+            if step.view is not None and _is_planned(specs, (*step.reads, *step.writes)):
+                roots[step.writes[0]] = roots[step.reads[0]]
+            else:
+                steps.append(step)
+        return Wiring(inputs=self._inputs, outputs=self._outputs, steps=tuple(steps), specs=specs, roots=roots)
 
 
 def typical_sizes_of(model: ir.Model) -> dict[str, int]:
@@ -110,8 +127,7 @@ def typical_sizes_of(model: ir.Model) -> dict[str, int]:
     return typical_sizes(size_symbols(model.graph.inputs))
 
 
-def _spec_at(value: ir.Value, sizes: Mapping[str, int]) -> TensorSpec:
-    spec = spec_of(value)
+def _spec_at(value: ir.Value, spec: TensorSpec, sizes: Mapping[str, int]) -> TensorSpec:
     if spec.kind is ValueKind.PLANNED or not sizes or value.shape is None or spec.dtype in (None, ir.DataType.STRING):
         return spec
     shape = shape_at(value.shape, sizes)

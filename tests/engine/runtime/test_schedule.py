@@ -10,7 +10,7 @@ import pytest
 
 from collage.runtime.arena import plan_arena
 from collage.runtime.schedule import Compute, CopyOut, Place, Schedule, Synchronise, Transfer, schedule
-from collage.runtime.wiring import wire
+from collage.runtime.wiring import Wirings
 from collage_core.contract import ValueKind
 from collage_core.errors import KernelLoadError
 from collage_core.passes.call_sites import call_sites
@@ -22,7 +22,7 @@ FAKES = [on("fake:0"), on("fake:1")]
 
 def scheduled(model: ir.Model, given: dict[str, str] | None = None) -> Schedule:
     sites = call_sites(model)
-    wiring = wire(model, sites)
+    wiring = Wirings(model, sites).at()
     devices = {name: target.device for name, target in targets_of(model, FAKES).items()}
     rim = {
         value: (given or {})[value.name] for value in (*wiring.inputs, *wiring.outputs) if value.name in (given or {})

@@ -25,7 +25,7 @@ from collage_core.errors import FeedError, MemoryNeededError
 from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import size_symbols
 
-KEPT_SIZES: Final = 16
+KEPT_SIZES: Final = 256
 """Sets of sizes whose runs stay bound; their memory is one."""
 
 
