@@ -8,21 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.generating import OWN, TOKENS, exceeded, generated, markdown, ratio_of
+from benchmarks.generating import OWN, TEXTS, TOKENS, exceeded, generated, markdown, ratio_of
 from benchmarks.models.varying import GPT2_LAYERS
 
 ENVIRONMENT = {"date": "2026-01-01T00:00:00", "host": {"cpu": "c", "cores": 2, "system": "s"}, "versions": {}}
 
 
-def report(own: float = 0.9, *, same: bool = True) -> dict[str, Any]:
-    times = {OWN: [own * 30e3] * 12, "onnxruntime": [30e3] * 12, "openvino": [40e3] * 12}
+def report(own: float = 0.9, later: float = 0.8, *, same: bool = True) -> dict[str, Any]:
+    first = {OWN: [own * 30e3] * 12, "onnxruntime": [30e3] * 12, "openvino": [40e3] * 12}
+    after = {OWN: [later * 20e3] * 12, "onnxruntime": [30e3] * 12, "openvino": [20e3] * 12}
     return {
         "environment": ENVIRONMENT,
         "result": {
             "optimize": {"seconds": 60.0, "plans": [{"measured": 17, "plan": [["onnxruntime", 400]]}]},
-            "times_us": times,
-            "same": dict.fromkeys(times, True) | {OWN: same},
-            "tokens": [1] * TOKENS,
+            "times_us": {"first": first, "later": after},
+            "same": dict.fromkeys(first, True) | {OWN: same},
+            "tokens": [[1] * TOKENS] * TEXTS,
         },
     }
 
@@ -48,7 +49,9 @@ def test_what_a_step_returns_is_given_to_the_next() -> None:
     assert GPT2_LAYERS == 6
 
 
-@pytest.mark.parametrize(("changed", "count"), [({}, 0), ({"own": 1.1}, 1), ({"same": False}, 1)])
+@pytest.mark.parametrize(
+    ("changed", "count"), [({}, 0), ({"own": 1.1}, 1), ({"own": 1.1, "later": 1.2}, 2), ({"same": False}, 1)]
+)
 def test_what_is_not_as_it_has_to_be_is_named(changed: dict[str, Any], count: int) -> None:
     assert len(exceeded(report(**changed))) == count
 
@@ -56,6 +59,8 @@ def test_what_is_not_as_it_has_to_be_is_named(changed: dict[str, Any], count: in
 def test_the_page_has_a_row_for_each_contender() -> None:
     page = markdown(report())
 
-    assert ratio_of(report()["result"])[0] == "onnxruntime"
-    assert "| collage | 27.00 | 0.900 [0.900, 0.900] of onnxruntime | yes |" in page
+    assert ratio_of(report()["result"], "first")[0] == "onnxruntime"
+    assert ratio_of(report()["result"], "later")[0] == "openvino"
+    own = "0.900 [0.900, 0.900] of onnxruntime | 16.00 | 0.800 [0.800, 0.800] of openvino"
+    assert f"| collage | 27.00 | {own} | yes |" in page
     assert "17 candidates were measured in 60 s. Plan: onnxruntime: 400 nodes." in page

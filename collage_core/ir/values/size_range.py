@@ -55,6 +55,20 @@ class SizeRange:
         least, most = int(found[1]), int(found[2])
         return cls.between(least, most) if found[3] is None else cls(least, most, int(found[3]))
 
+    def nearest(self, count: int) -> list[int]:
+        """Return the sizes nearest to the typical one, in order: as many below as above, where there are.
+
+        Args:
+            count: How many at most.
+
+        Examples:
+            >>> SizeRange(1, 512, 128).nearest(5), SizeRange(0, 9, 1).nearest(4)
+            ([126, 127, 128, 129, 130], [0, 1, 2, 3])
+        """
+        count = min(count, self.most - self.least + 1)
+        first = max(self.least, min(self.typical - count // 2, self.most - count + 1))
+        return list(range(first, first + count))
+
     def __contains__(self, size: object) -> bool:
         return isinstance(size, int) and self.least <= size <= self.most
 

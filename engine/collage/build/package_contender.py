@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,23 @@ _FEWEST_RUNS, _MOST_RUNS, _PROFILED_S = 5, 20, 0.5
 """Runs that steps are timed in, and seconds that these may take where they are not the fewest."""
 
 
+class _Turns:
+    """A call whose runs have other inputs each time, as users call them.
+
+    Attributes:
+        parts: As of `_Run`, with the first inputs.
+    """
+
+    parts: Mapping[str, Callable[[], Any]]
+
+    def __init__(self, run: Callable[..., Any], feeds: Sequence[Mapping[str, Any]]) -> None:
+        self._run = run
+        self._feeds = itertools.cycle(feeds)
+
+    def __call__(self) -> Any:
+        return self._run(None, next(self._feeds))
+
+
 class _Run(functools.partial[Any]):
     """A bound call that keeps its session alive; calling a partial has no measurable cost.
 
@@ -40,28 +58,36 @@ class _Run(functools.partial[Any]):
     parts: Mapping[str, Callable[[], Any]]
 
 
-def package_call(package: str, inputs: str, threads: int, warmup: int = 0, trusted: bool = False) -> Callable[[], Any]:
-    """Load a package and bind one run of it.
+def package_call(
+    package: str, inputs: Sequence[str], threads: int, warmup: int = 0, trusted: bool = False
+) -> Callable[[], Any]:
+    """Load a package and bind one run of it; with several inputs, have runs take them in turn, unbound.
 
     Args:
         package: Path of the package.
-        inputs: Path of a document of `write_values` with the model's inputs.
+        inputs: Paths of documents of `write_values` with the model's inputs.
         threads: CPU threads of each kernel.
         warmup: Runs before the call is returned.
         trusted: Whether the driver has just written the package.
 
     Returns:
         The call, without arguments; each call is one run of the model. Its attribute `as_called` is `session.run`,
-        and `parts` are its steps.
+        unless it is that itself, and `parts` are its steps.
     """
     session = load(package, threads=threads, trusted=trusted)
-    feeds = read_values(Path(inputs))
-    session.set_inputs(feeds)
+    feeds = [read_values(Path(each)) for each in inputs]
+    session.set_inputs(feeds[0])
     session.run_bound()
+    run: _Run | _Turns
+    if len(feeds) > 1:
+        run = _Turns(session.run, feeds)
+        for _ in feeds:  # a process that serves has met its sizes before
+            run()
+    else:
+        run = _Run(session.bound_call)
+        run.as_called = functools.partial(session.run, None, feeds[0])
     for _ in range(warmup):
-        session.run_bound()
-    run = _Run(session.bound_call)
-    run.as_called = functools.partial(session.run, None, feeds)
+        run()
     steps = session.bound_steps
     if len(steps) > 1 and all(step.device == HOST for step in steps):
         run.parts = {step.name: step.call for step in steps}

@@ -142,7 +142,9 @@ class _Optimization:
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
         if sizes := environment.graph.typical_sizes:
             said = ", ".join(f"{name}={size}" for name, size in sizes.items())
-            self._notes.append(f"its sizes vary: all times are those with {said}")
+            self._notes.append(f"its sizes vary: kernels are measured with {said}")
+            if turns := len(environment.workload.sizes_in_turn):
+                self._notes.append(f"plans are compared as users call them, with {turns} sizes near those in turn")
         self._notes += [figures.said for figures in environment.toolchains.device_figures if figures.said]
         self._left_out: list[str] = []
         self._trace: Mapping[str, Any] | None = None
@@ -319,7 +321,8 @@ class _Optimization:
             tolerance=self._environment.source.settings.inexact_tolerance.relative,
             preset=preset,
             folder=toolchains.folder,
-            inputs=lambda: workload.inputs_document(toolchains.folder, toolchains.store),
+            inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),
+            sizes=workload.sizes_in_turn,
             build=self._builder.build,
             progress=self._progress,
             deterministic=self._options.deterministic,

@@ -138,13 +138,14 @@ class EndToEndTimer:
         tolerance: Largest error of a kernel; a plan that fails one tolerance may pass another.
         preset: Length of the race.
         folder: Folder for packages.
-        inputs: Document of `write_values` with the model's inputs, made on first use.
+        inputs: Documents of `write_values` with the model's inputs, which runs have in turn; made on first use.
         build: Makes a plan executable.
         progress: Receives progress updates.
         deterministic: Whether only deterministic kernels are used; plans are timed separately in this mode.
         plugins: Version of each toolchain's plugin.
         retry_failed: Whether to try again what failed in earlier runs, however often.
         budget: Time until which heats begin; a race that may be cut short is kept apart from others.
+        sizes: Sizes of the inputs, where they have several in turn: such runs are timed as users call them.
     """
 
     def __init__(
@@ -158,13 +159,14 @@ class EndToEndTimer:
         tolerance: float,
         preset: Preset,
         folder: Path,
-        inputs: Callable[[], Path],
+        inputs: Callable[[], Sequence[Path]],
         build: Callable[[Plan], Assembled],
         progress: Progress,
         deterministic: bool = False,
         plugins: Mapping[str, str] | None = None,
         retry_failed: bool = False,
         budget: Budget = UNLIMITED,
+        sizes: Sequence[Mapping[str, int]] = (),
     ) -> None:
         self._plugins = plugins or {}
         self._retry_failed = retry_failed
@@ -180,6 +182,7 @@ class EndToEndTimer:
         self._preset = preset
         self._folder = folder
         self._inputs = inputs
+        self._sizes = sizes
         self._build = build
         self._progress = progress
 
@@ -228,6 +231,8 @@ class EndToEndTimer:
         }
         if not math.isinf(self._budget.seconds):
             what["budget"] = self._budget.seconds
+        if self._sizes:
+            what["sizes"] = [dict(each) for each in self._sizes]
         if self._deterministic:
             what["deterministic"] = True
         if after is not None:

@@ -113,8 +113,7 @@ class Wirings:
         roots: dict[ir.Value, ir.Value] = {value: value for value in self._given}
         steps = []
         for step in self._steps:
-            for value in step.writes:
-                roots[value] = value
+            roots |= {value: value for value in step.writes}
             if step.view is not None and _is_planned(specs, (*step.reads, *step.writes)):
                 roots[step.writes[0]] = roots[step.reads[0]]
             else:

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -40,6 +41,8 @@ from collage_core.ir.values.size_range import Shape
 
 _FRESH_SEED_OFFSET = 1
 _CALIBRATION_SEED_OFFSETS = range(2, 9)
+_FEWEST_IN_TURN, _MOST_IN_TURN, _BYTES_IN_TURN = 4, 8, 256 << 20
+"""How many sizes runs of a race have in turn: as many as there are inputs for within some bytes."""
 
 Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, Shape]], onnx_ir.Model]
 """Prepares a model with input shapes by name."""
@@ -187,6 +190,26 @@ class Workload:
         """Sizes at both ends of the ranges, by symbol; none where no size varies, or random inputs make no sense."""
         return () if self.is_calibrated else self.graph.end_sizes
 
+    @functools.cached_property
+    def sizes_in_turn(self) -> Sequence[Mapping[str, int]]:
+        """Sizes, by symbol, that runs of a race have in turn: the typical ones first, then others near them.
+
+        None where no size varies, or random inputs make no sense.
+        """
+        ranges = self.graph.sizes
+        if self.is_calibrated or not ranges:
+            return ()
+        nbytes = sum(int(value.nbytes) for value in self.inputs.values() if isinstance(value, np.ndarray))
+        count = max(_FEWEST_IN_TURN, min(_MOST_IN_TURN, _BYTES_IN_TURN // max(1, nbytes)))
+        found = {name: sizes.nearest(count) for name, sizes in ranges.items()}
+        for name, each in found.items():
+            random.Random(name).shuffle(each)
+            each.sort(key=lambda size, typical=ranges[name].typical: size != typical)  # type: ignore[misc]
+        return [
+            {name: each[number % len(each)] for name, each in found.items()}
+            for number in range(max(map(len, found.values())))
+        ]
+
     def inputs_of(self, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         """Return random inputs of these sizes, by symbol, which the search does not use."""
         return random_inputs(self.graph, self.seed + _FRESH_SEED_OFFSET, self._draw, sizes)
@@ -202,3 +225,13 @@ class Workload:
         if not path.exists():
             write_values(path, self.inputs, store)
         return path
+
+    def documents_in_turn(self, folder: Path, store: BlobStore) -> list[Path]:
+        """Return the files of the inputs that runs of a race have in turn: of `sizes_in_turn`, or the inputs alone."""
+        if not self.sizes_in_turn:
+            return [self.inputs_document(folder, store)]
+        paths = [folder / f"inputs-{number}.json" for number in range(len(self.sizes_in_turn))]
+        for path, sizes in zip(paths, self.sizes_in_turn, strict=True):
+            if not path.exists():
+                write_values(path, self.inputs_of(sizes), store)
+        return paths

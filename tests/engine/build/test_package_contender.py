@@ -53,7 +53,7 @@ def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pyt
     monkeypatch.setattr(contender, "load", load)
     monkeypatch.setattr(contender, "read_values", lambda path: {"x": 1})
 
-    call = contender.package_call("p.collage", "in.json", 2, warmup)
+    call = contender.package_call("p.collage", ["in.json"], 2, warmup)
     gc.collect()
 
     call()
@@ -62,3 +62,16 @@ def test_the_call_keeps_its_session_and_comes_warm(warmup: int, monkeypatch: pyt
     assert session.runs == 1 + warmup + 1
     assert call.as_called() == session.fed[0] == {"x": 1}  # type: ignore[attr-defined]
     assert session.runs == 1 + warmup + 2
+
+
+def test_runs_have_several_inputs_in_turn_as_users_call_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = FakeSession()
+    monkeypatch.setattr(contender, "load", lambda package, *, threads, trusted: session)
+    monkeypatch.setattr(contender, "read_values", lambda path: {"x": path.name})
+
+    call = contender.package_call("p.collage", ["a", "b", "c"], 2)
+
+    assert [call()["x"] for _ in range(7)] == ["a", "b", "c", "a", "b", "c", "a"]
+    assert session.runs == 1 + 3 + 7, "each was met before"
+    assert session.fed == [{"x": "a"}], "steps are timed with the first"
+    assert not hasattr(call, "as_called"), "it is as users call it"

@@ -147,7 +147,7 @@ def timer(
             tolerance=tolerance,
             preset=PRESETS["quick"],
             folder=folder,
-            inputs=lambda: folder / "inputs.json",
+            inputs=lambda: [folder / "inputs.json"],
             build=build,
             progress=SilentProgress(),
             plugins=plugins,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,12 @@ import numpy as np
 import onnx
 import pytest
 
+from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.value_files import read_values
 from collage.setup.workload import Workload
 from collage_core.errors import FeedError, InputShapeError
 from collage_core.ir.io.model_io import save_model
+from collage_core.ir.values.size_range import SizeRange
 from collage_testing.graphs import GraphBuilder
 
 
@@ -69,3 +73,37 @@ def test_other_weights_in_a_file_beside_the_model_are_another_model(tmp_path: Pa
     assert Workload(tmp_path / "m.onnx").key != before
     weights.tofile(tmp_path / "w.data")
     assert Workload(tmp_path / "m.onnx").key == before
+
+
+def test_runs_of_a_race_have_sizes_near_the_typical_ones(tmp_path: Path) -> None:
+    g = GraphBuilder("free")
+    x, y = g.input("x", "batch", "length"), g.input("y", "batch", "length")
+    save_model(g.model(g.op("Add", x, y)), tmp_path / "free.onnx")
+    shape = SizeRange(1, 3, 2), SizeRange(0, 500, 40)
+
+    workload = Workload(tmp_path / "free.onnx", input_shapes={"x": shape, "y": shape})
+    sizes = workload.sizes_in_turn
+
+    assert sizes[0] == workload.graph.typical_sizes == {"batch": 2, "length": 40}
+    assert sorted(each["length"] for each in sizes) == list(range(36, 44))
+    assert {each["batch"] for each in sizes} == {1, 2, 3}
+    assert all(one["length"] != other["length"] for one, other in itertools.pairwise(sizes))
+    documents = workload.documents_in_turn(tmp_path, BlobStore(tmp_path))
+    given = [read_values(document)["x"].shape for document in documents]
+    assert given == [(each["batch"], each["length"]) for each in sizes]
+
+
+def test_runs_of_a_race_have_few_sizes_where_inputs_are_large(tmp_path: Path) -> None:
+    workload = Workload(free_model(tmp_path), input_shapes={"x": (SizeRange(1, 1 << 22, 1 << 21), 4)})
+
+    assert len(workload.sizes_in_turn) == 4
+
+
+def test_runs_of_a_race_have_the_given_inputs_where_there_are_any(tmp_path: Path) -> None:
+    given = arrays(tmp_path, x=np.ones((2, 4), np.float32), y=np.ones((2, 4), np.float32))
+    shape = SizeRange(1, 3, 2), 4
+
+    workload = Workload(free_model(tmp_path), input_shapes={"x": shape, "y": shape}, inputs=given)
+
+    assert workload.sizes_in_turn == ()
+    assert len(workload.documents_in_turn(tmp_path, BlobStore(tmp_path))) == 1

@@ -6,6 +6,7 @@ It prepares the call requested by the driver and runs it in bursts; it knows not
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import importlib
 import statistics
@@ -61,6 +62,9 @@ class ContenderMain:
         if ask.calibration_threads and self._calibration is None:
             self._calibration = Calibration(ask.calibration_threads)
         calibrate = self._calibration if ask.calibration_threads else None
+        as_called = getattr(call, "as_called", None) if ask.as_called else None
+        if as_called is not None:
+            ask = dataclasses.replace(ask, duration_s=ask.duration_s / 2)
         gc.collect()
         gc.disable()
         try:
@@ -69,7 +73,6 @@ class ContenderMain:
             parts = getattr(call, "parts", None) if ask.in_parts else None
             parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
-            as_called = getattr(call, "as_called", None) if ask.as_called else None
             warmup_s = 0.0 if statistics.median(samples) < 1e6 * ask.warmup_s else None  # a long run warmed up for both
             return Burst(
                 samples_us=samples,

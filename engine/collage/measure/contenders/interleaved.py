@@ -182,7 +182,7 @@ def interleaved(
             (`EigenNonBlockingThreadPool.h`).
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
         first_round: Number of earlier rounds in the same comparison; each round has its own order.
-        as_called: Whether runs as users call them are made, too, in half of each turn.
+        as_called: Whether runs as users call them are made, too, in half of each turn, where a contender has them.
         in_parts: As in `AskBurst`.
         calibration_threads: As in `AskBurst`.
         progress: Called with the number of finished bursts and their total.
@@ -216,7 +216,7 @@ def interleaved(
                 if contender.name not in failed and contender.name not in left:
                     time.sleep(settle_s)
                     burst = processes[contender.name].burst(
-                        duration_s=burst_s / 2 if as_called else burst_s,
+                        duration_s=burst_s,
                         min_runs=min_runs,
                         warmup_s=warmup_s,
                         deadline_s=deadline_s,
