@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,9 @@ from collage_core.ir.values.size_range import Extent, Shape, SizeRange
 
 SIZES_METADATA: Final = "collage.sizes"
 """Metadata key of a model's input that holds its `Shape` as JSON; a range is the text of a `SizeRange`."""
+
+_SUM: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?: \+ ([0-9]{1,12}))?")
+"""The commonest expressions: a symbol, or a symbol and a number."""
 
 MOST_SIZE: Final = 1 << 40
 """Largest size that may be written there: larger ones have no memory."""
@@ -84,11 +88,27 @@ def shape_at(shape: onnx_ir.Shape, sizes: Mapping[str, int]) -> tuple[int, ...] 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _extent_at(expression: str | None, sizes: tuple[tuple[str, int], ...]) -> int | None:
-    """Return the value of an expression; kept, since it takes 0.1 ms, and a model has few that differ."""
+    """Return the value of an expression; kept, since SymPy takes 0.1 ms for it, and a model has few that differ."""
     if expression is None:
         return None
+    if (plain := _sum_of(expression)) is not None:
+        symbol, constant = plain
+        size = dict(sizes).get(symbol)
+        return None if size is None else size + constant
     value = onnx_ir.SymbolicDim(expression).evaluate(dict(sizes))
     return value if isinstance(value, int) else None
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _sum_of(expression: str) -> tuple[str, int] | None:
+    """Return the symbol and the constant that an expression adds; None if it is no such sum.
+
+    Examples:
+        >>> _sum_of("past"), _sum_of("past + 1"), _sum_of("floor(n/2)")
+        (('past', 0), ('past', 1), None)
+    """
+    found = _SUM.fullmatch(expression)
+    return None if found is None else (found[1], int(found[2] or 0))
 
 
 def largest_at(shape: onnx_ir.Shape, symbols: Mapping[str, SizeRange]) -> tuple[int, ...] | None:

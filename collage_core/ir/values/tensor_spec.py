@@ -62,7 +62,7 @@ class TensorSpec:
 
     def as_planned(self, shape: tuple[int, ...]) -> TensorSpec:
         """Return the spec of the value in a run in which it has this shape."""
-        return dataclasses.replace(self, kind=ValueKind.PLANNED, shape=shape, bound=None, typical=None)
+        return TensorSpec(name=self.name, dtype=self.dtype, shape=shape)
 
     @property
     def static_shape(self) -> tuple[int, ...]:

@@ -302,10 +302,21 @@ def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:
 
 
 def _check_overlap(inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> None:
-    written = list(outputs.items())
-    for index, (name, array) in enumerate(written):
-        for other, memory in (*inputs.items(), *written[:index]):
-            if isinstance(array, np.ndarray) and isinstance(memory, np.ndarray) and np.may_share_memory(array, memory):
+    """Check that no array that is written shares memory with another; those of a wrong layout are refused later."""
+    spans = [
+        (array.__array_interface__["data"][0], array.nbytes, is_written, name)
+        for is_written, arrays in ((False, inputs), (True, outputs))
+        for name, array in arrays.items()
+        if isinstance(array, np.ndarray) and array.nbytes
+    ]
+    spans.sort()
+    ends: dict[bool, tuple[int, str]] = {False: (0, ""), True: (0, "")}  # the furthest so far
+    for start, nbytes, is_written, name in spans:
+        for was_written in (True, False) if is_written else (True,):
+            end, other = ends[was_written]
+            if start < end:
+                written, beside = (name, other) if is_written else (other, name)
                 raise FeedError(
-                    name, f"its array shares memory with that of {other!r}; kernels write no input in place"
+                    written, f"its array shares memory with that of {beside!r}; kernels write no input in place"
                 )
+        ends[is_written] = max(ends[is_written], (start + nbytes, name))

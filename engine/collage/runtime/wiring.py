@@ -101,6 +101,10 @@ class Wirings:
         for value in self._outputs:
             if value not in written:
                 raise ModelError(f"nothing in the model writes its output {value.name!r}")
+        self._varying: dict[tuple[object, ...], list[ir.Value]] = {}
+        for value, spec in self._specs.items():
+            if _may_vary(spec) and value.shape is not None:
+                self._varying.setdefault(tuple(value.shape), []).append(value)
 
     def at(self, sizes: Mapping[str, int] = MappingProxyType({})) -> Wiring:
         """Return the wiring for given sizes.
@@ -109,7 +113,10 @@ class Wirings:
             sizes: Size of each symbol in the shapes of the model's inputs; values whose extents follow from these are
                 planned.
         """
-        specs = {value: _spec_at(value, spec, sizes) for value, spec in self._specs.items()}
+        specs = dict(self._specs)
+        for values in self._varying.values() if sizes else ():
+            if values[0].shape is not None and (shape := shape_at(values[0].shape, sizes)) is not None:
+                specs |= {value: specs[value].as_planned(shape) for value in values}
         roots: dict[ir.Value, ir.Value] = {value: value for value in self._given}
         steps = []
         for step in self._steps:
@@ -126,11 +133,9 @@ def typical_sizes_of(model: ir.Model) -> dict[str, int]:
     return typical_sizes(size_symbols(model.graph.inputs))
 
 
-def _spec_at(value: ir.Value, spec: TensorSpec, sizes: Mapping[str, int]) -> TensorSpec:
-    if spec.kind is ValueKind.PLANNED or not sizes or value.shape is None or spec.dtype in (None, ir.DataType.STRING):
-        return spec
-    shape = shape_at(value.shape, sizes)
-    return spec if shape is None else spec.as_planned(shape)
+def _may_vary(spec: TensorSpec) -> bool:
+    """Return whether a value is planned as soon as its shape is known."""
+    return spec.kind is not ValueKind.PLANNED and spec.dtype not in (None, ir.DataType.STRING)
 
 
 def _kernel_step(site: CallSite) -> Step:
