@@ -7,8 +7,7 @@ Usage:
 contender generates three texts of 64 tokens, each from one given token, always the likeliest next one, as users call
 it: arrays in, arrays out, and the keys and values of one call are inputs of the next. The contenders take turns, each
 time in a new process. A token's time is from the call to its return; the first ones of a text are left out, in which a
-library still prepares. The first text of a process has lengths that are new to it in each step, the later ones have
-not.
+library still prepares. Each step of a process's first text has a length that is new to it; later texts repeat these.
 
 The tokens have to be those of ONNX's own evaluator. Exits with 1 if they are not, or if the upper end of a ratio to
 the faster toolchain is above 1.03.
@@ -37,7 +36,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.shapes import optimized
 
 MOST: Final = 1.03
-"""Limit of the upper end of the ratio."""
+"""Limit of the upper end of each ratio."""
 TOKENS: Final = 64
 TEXTS: Final = 3
 FIRST: Final = 4

@@ -80,7 +80,10 @@ class Finder(abc.ABC):
 
 
 class Combiner(abc.ABC):
-    """Decides which groups may be joined. A value: it keeps no state between graphs."""
+    """Decides which groups may be joined.
+
+    A value: it keeps no state between graphs, is hashable, and equals only what joins the same groups.
+    """
 
     @abc.abstractmethod
     def finder(self, known: KnownGroups) -> Finder:

@@ -82,7 +82,7 @@ def bounded_search(
 
     Raises:
         NoCoverError: If no plan covers every node, whatever its errors.
-        ValueError: If an error or the bound is NaN, infinite or negative.
+        ValueError: If an error or the bound is NaN, infinite or negative, or a cost is NaN or negative.
     """
     if not all(0 <= error < math.inf for error in (*errors, bound)):
         raise ValueError("errors and their bound are finite numbers >= 0")

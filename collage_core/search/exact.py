@@ -46,7 +46,7 @@ class SearchResult:
         total_us: Their sum, including every target's dispatch and every copy between devices.
         exact: Whether no legal plan of the allowed candidates is cheaper.
         gap_us: Upper bound on how much cheaper a legal plan could be; 0 if exact.
-        states: States expanded.
+        states: States expanded; equal plans are equal results, whatever it took to find them.
         method: `"exact"`, or `"beam"` if a limit was reached.
         unmeasured: Allowed candidates left out because their cost is unknown.
         copies: The copies between devices, by value.
@@ -57,7 +57,7 @@ class SearchResult:
     total_us: float
     exact: bool
     gap_us: float
-    states: int
+    states: int = dataclasses.field(compare=False)
     method: str
     unmeasured: int
     copies: tuple[DeviceCopy, ...] = ()

@@ -138,10 +138,10 @@ def lazy_search(
     Raises:
         NoCoverError: If no plan covers every node, whatever is measured.
         SearchError: If a candidate is not convex, or the limits were reached before any plan was found.
-        ValueError: If a cost or an estimate is NaN or negative.
+        ValueError: If a cost or an estimate is NaN or negative, or an estimate infinite.
     """
     table = _Table(prepare(problem), costs, estimates, allow)
-    search = RepeatedSearch(table.prepared, np.isfinite(table.filled_us[0]).tolist(), limits)
+    search = RepeatedSearch(table.prepared, (~np.isinf(table.known_us)).tolist(), limits)
     ideas = [_Idea(table, number, search) for number in range(table.sets)]
     steps: list[LazyStep] = []
     best = _measured_plan(table, search)
@@ -238,10 +238,10 @@ class _Table:
         return [self.candidates[index] for index in positions.tolist()]
 
     def _checked(self, estimates_us: Matrix, unknown: Positions) -> Matrix:
-        wrong = np.isnan(estimates_us) | (estimates_us < 0)
+        wrong = ~np.isfinite(estimates_us) | (estimates_us < 0)
         if wrong.any():
             candidate = self.candidates[unknown[np.argwhere(wrong)[0][-1]]]
-            raise ValueError(f"{candidate.target}, {candidate.key!r}: an estimate is NaN or negative")
+            raise ValueError(f"{candidate.target}, {candidate.key!r}: an estimate is NaN, infinite or negative")
         return estimates_us
 
 

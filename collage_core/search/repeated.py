@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,16 +23,14 @@ _MOST_STATES: Final = 200_000
 class RepeatedSearch:
     """Finds what `ExactSearch` finds, faster when it is asked again.
 
-    Of all candidates, only those are left to `ExactSearch` that a cheapest plan has: it decides between plans that cost
-    the same. Where a problem has too many states to keep them, it gets everything.
+    From the second search on, only those candidates are left to `ExactSearch` that a cheapest plan has: it decides
+    between plans that cost the same. It gets all that are usable where the problem has too many states or moves to keep
+    them, where values are copied between devices, and where no plan is found, to say which nodes are left.
 
     Args:
         prepared: The problem.
-        usable: For each candidate, whether it is used with any costs.
+        usable: For each candidate, whether it may be used.
         limits: Limits of each search; not more than `max_states` are kept.
-
-    Attributes:
-        states: Number of states kept; None if none are.
     """
 
     def __init__(self, prepared: Prepared, usable: Sequence[bool], limits: SearchLimits | None = None) -> None:
@@ -40,10 +39,9 @@ class RepeatedSearch:
         self._roles = np.array(prepared.roles, dtype=np.intp)
         dispatch_us = {target.name: target.dispatch_us for target in problem.targets}
         self._dispatch_us = np.array([dispatch_us[each.target] for each in problem.candidates], dtype=np.float64)
-        self._positions = self._mixable(usable)
-        roles = (role for role, is_usable in zip(prepared.roles, usable, strict=True) if is_usable)
-        self._graph = StateGraph.of(prepared, roles, min(_MOST_STATES, self._limits.max_states))
-        self.states = None if self._graph is None else self._graph.states
+        self._usable = [index for index, is_usable in enumerate(usable) if is_usable]
+        self._positions = self._mixable()
+        self._searches = 0
 
     def run(self, costs_us: Vector) -> SearchResult:
         """Find the cheapest plan; see `ExactSearch.run`.
@@ -60,22 +58,31 @@ class RepeatedSearch:
             raise ValueError("a cost is NaN or negative")
         costs: list[Cost] = costs_us.tolist()
         search = ExactSearch(self._prepared, costs, limits=self._limits)
-        return search.run(only=None if self._graph is None else self._on_cheapest(self._graph, costs_us))
+        self._searches += 1
+        graph = None if self._searches == 1 else self.graph  # building it takes as long as a search
+        cheapest = None if graph is None else self._on_cheapest(graph, costs_us)
+        return search.run(only=cheapest or self._usable)
 
-    def _mixable(self, usable: Sequence[bool]) -> list[Positions]:
+    @functools.cached_property
+    def graph(self) -> StateGraph | None:
+        """The states that are kept; None if there are too many."""
+        roles = {self._prepared.roles[index] for index in self._usable}
+        return StateGraph.of(self._prepared, roles, min(_MOST_STATES, self._limits.max_states))
+
+    def _mixable(self) -> list[Positions]:
         """Return the positions of the candidates of each set of targets that may share a plan."""
         problem = self._prepared.problem
         shaped = [
-            (index, candidate.target)
-            for index, candidate in enumerate(problem.candidates)
-            if usable[index] and self._prepared.shapes[index] is not None
+            (index, problem.candidates[index].target)
+            for index in self._usable
+            if self._prepared.shapes[index] is not None
         ]
         present = {target for _, target in shaped}
         sets = compatible_sets(target for target in problem.targets if target.name in present)
         return [np.array([index for index, target in shaped if target in names], dtype=np.intp) for names in sets]
 
-    def _on_cheapest(self, graph: StateGraph, costs_us: Vector) -> Iterable[int] | None:
-        """Return the positions of candidates that the cheapest plans have; None if there is no plan."""
+    def _on_cheapest(self, graph: StateGraph, costs_us: Vector) -> set[int]:
+        """Return the positions of candidates that the cheapest plans have; none if there is no plan."""
         rounded = np.rint((costs_us + self._dispatch_us) * PICOSECONDS_PER_US)
         prices = np.minimum(rounded, NO_PRICE).astype(np.int64)
         least = NO_PRICE
@@ -92,4 +99,4 @@ class RepeatedSearch:
                 found.clear()
             chosen = (through[roles] == total) & (prices[positions] == of_roles[roles])
             found.update(positions[chosen].tolist())
-        return found or None
+        return found

@@ -14,17 +14,20 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from collage_core.search.constraints import advance
+from collage_core.ir.graph.masks import lowest_bit
+from collage_core.search.constraints import Pairs, advance
 from collage_core.search.layered import continued, host_flags, state_key
-from collage_core.search.prepared import Prepared
+from collage_core.search.prepared import Prepared, Shape
 
 Prices: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Edge: TypeAlias = tuple[int, int, int]
+"""States from which and to which a move leads, and its role."""
 _Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
 NO_PRICE: Final = 1 << 60
 """Price of what is not to be used. Three of them can be added."""
 _MOST_EDGES: Final = 3_000_000
-"""A graph of more than these is not built; of these, its arrays take 70 MB."""
+"""A graph of more than these is not built; of these, its arrays take 84 MB, and building it three times that."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,15 +54,21 @@ class _Grouped:
 class StateGraph:
     """All partial plans that candidates of some roles make, as states, and the candidates between them, as edges.
 
+    Args:
+        edges: Its edges.
+        layers: Layer of each state; the first state is the empty plan.
+        last: The state in which everything is covered; None if none is.
+        role_count: Number of roles, with those of no edge.
+
     Attributes:
         states: Number of states.
     """
 
-    def __init__(self, edges: list[tuple[int, int, int]], layers: list[int], last: int | None, roles: int) -> None:
+    def __init__(self, edges: list[Edge], layers: list[int], last: int | None, role_count: int) -> None:
         table = np.array(edges, dtype=np.int32).reshape(-1, 3)
         layer_of = np.array(layers, dtype=np.int32)
         self.states = len(layers)
-        self._last, self._roles = last, roles
+        self._last, self._role_count = last, role_count
         self._sources, self._ends, self._by = (np.ascontiguousarray(column) for column in table.T)
         self._forward = _grouped(table[:, 1], table[:, 0], table[:, 2], layer_of)
         self._backward = _grouped(table[:, 0], table[:, 1], table[:, 2], layer_of)[::-1]
@@ -78,15 +87,15 @@ class StateGraph:
         return _Building(prepared, frozenset(roles)).graph(max_states)
 
     def best(self, prices: Prices) -> tuple[int, Prices]:
-        """Find what the cheapest plan costs, and the roles that cheapest plans use.
+        """Find what the cheapest plan costs, and what the cheapest plan costs that uses a role.
 
         Args:
-            prices: Of each role, `NO_PRICE` or more if it is not to be used; shape (roles).
+            prices: Of each role, at most `NO_PRICE`, which is that of one that is not to be used; shape (roles).
 
         Returns:
-            The cost, `NO_PRICE` if there is no plan, and for each role the cost of the cheapest plan that uses it.
+            The former, `NO_PRICE` if there is no plan, and the latter for each role, at least `NO_PRICE` without one.
         """
-        through = np.full(self._roles, NO_PRICE)
+        through = np.full(self._role_count, NO_PRICE)
         if self._last is None:
             return NO_PRICE, through
         so_far = np.full(self.states, NO_PRICE)
@@ -120,46 +129,52 @@ class _Building:
         problem = prepared.problem
         self._count, self._needs = problem.node_count, problem.needs_kernel
         self._host = host_flags(problem.node_count, problem.needs_kernel)
-        self._roles = len(set(prepared.roles))
+        self._host_nodes = ((1 << self._count) - 1) & ~self._needs
+        self._role_count = len(set(prepared.roles))
         shapes = {role: shape for role, shape in zip(prepared.roles, prepared.shapes, strict=True) if shape is not None}
-        self._moves: list[list[tuple[int, int, Any]]] = [[] for _ in range(problem.node_count)]
+        self._moves: list[list[tuple[int, int, Shape]]] = [[] for _ in range(problem.node_count)]
         for role in sorted(roles & shapes.keys()):
-            kernels = shapes[role].kernels
-            low = (kernels & -kernels).bit_length() - 1
-            self._moves[low].append((kernels >> low, role, shapes[role]))
+            low = lowest_bit(shapes[role].kernels)
+            self._moves[low].append((shapes[role].kernels >> low, role, shapes[role]))
+        self._numbers: list[dict[object, int]] = [{} for _ in range(self._count + 1)]
+        self._states: list[list[tuple[int, int, Pairs]]] = [[] for _ in range(self._count + 1)]
+        self._layer_of: list[int] = []
+        self._edges: list[Edge] = []
 
     def graph(self, max_states: int) -> StateGraph | None:
         """Return the graph; None if it is too large."""
         start = 0
         while self._host[start]:
             start += 1
-        numbers: list[dict[object, int]] = [{} for _ in range(self._count + 1)]
-        states: list[list[tuple[int, int, Any]]] = [[] for _ in range(self._count + 1)]
-        numbers[start][state_key(0, (), ())] = 0
-        states[start].append((0, 0, ()))
-        layer_of = [start]
-        edges: list[tuple[int, int, int]] = []
-        host_nodes = ((1 << self._count) - 1) & ~self._needs
+        self._number(start, 0, ())
         for low in range(start, self._count):
-            for number, covered, pairs in states[low]:
-                for kernels, role, shape in self._moves[low]:
-                    if kernels & covered:
-                        continue
-                    now = covered | kernels
-                    after: Any = ()
-                    if pairs or shape.tangled:
-                        uncovered = self._needs & ~((1 << low) - 1 | now << low) | host_nodes
-                        if (after := advance(pairs, shape, uncovered)) is None:
-                            continue
-                    layer, now = continued(low, now, self._host)
-                    key = state_key(now, after, ())
-                    if (there := numbers[layer].get(key)) is None:
-                        there = numbers[layer][key] = len(layer_of)
-                        layer_of.append(layer)
-                        states[layer].append((there, now, after))
-                    edges.append((number, there, role))
-            states[low], numbers[low] = [], {}
-            if len(layer_of) > max_states or len(edges) > _MOST_EDGES:
-                return None
-        last = next(iter(numbers[self._count].values()), None)
-        return StateGraph(edges, layer_of, last, self._roles)
+            for number, covered, pairs in self._states[low]:
+                self._follow(low, number, covered, pairs)
+                if len(self._layer_of) > max_states or len(self._edges) > _MOST_EDGES:
+                    return None
+            self._states[low], self._numbers[low] = [], {}
+        last = next(iter(self._numbers[self._count].values()), None)
+        return StateGraph(self._edges, self._layer_of, last, self._role_count)
+
+    def _follow(self, low: int, number: int, covered: int, pairs: Pairs) -> None:
+        """Add the moves from a state, and the states that they lead to."""
+        for kernels, role, shape in self._moves[low]:
+            if kernels & covered:
+                continue
+            now = covered | kernels
+            after: Pairs | None = ()
+            if pairs or shape.tangled:
+                uncovered = self._needs & ~((1 << low) - 1 | now << low) | self._host_nodes
+                after = advance(pairs, shape, uncovered)
+            if after is not None:
+                self._edges.append((number, self._number(*continued(low, now, self._host), after), role))
+
+    def _number(self, layer: int, covered: int, pairs: Pairs) -> int:
+        """Return the number of a state; a new one if it was not met before."""
+        key = state_key(covered, pairs, ())
+        number = self._numbers[layer].get(key)
+        if number is None:
+            number = self._numbers[layer][key] = len(self._layer_of)
+            self._layer_of.append(layer)
+            self._states[layer].append((number, covered, pairs))
+        return number

@@ -55,19 +55,15 @@ class SizeRange:
         least, most = int(found[1]), int(found[2])
         return cls.between(least, most) if found[3] is None else cls(least, most, int(found[3]))
 
-    def nearest(self, count: int) -> list[int]:
-        """Return the sizes nearest to the typical one, in order: as many below as above, where there are.
-
-        Args:
-            count: How many at most.
+    def near(self, share: float) -> range:
+        """Return the sizes that differ from the typical one by at most a share of it.
 
         Examples:
-            >>> SizeRange(1, 512, 128).nearest(5), SizeRange(0, 9, 1).nearest(4)
-            ([126, 127, 128, 129, 130], [0, 1, 2, 3])
+            >>> SizeRange(1, 512, 40).near(1 / 8), SizeRange(0, 9, 7).near(0.5), SizeRange(1, 64, 1).near(0.5)
+            (range(35, 46), range(4, 10), range(1, 2))
         """
-        count = min(count, self.most - self.least + 1)
-        first = max(self.least, min(self.typical - count // 2, self.most - count + 1))
-        return list(range(first, first + count))
+        most = int(share * self.typical)
+        return range(max(self.least, self.typical - most), min(self.most, self.typical + most) + 1)
 
     def __contains__(self, size: object) -> bool:
         return isinstance(size, int) and self.least <= size <= self.most

@@ -33,7 +33,7 @@ class _Turns:
     """A call whose runs have other inputs each time, as users call them.
 
     Attributes:
-        parts: As of `_Run`, with the first inputs.
+        parts: As of `_Run`, for the sizes of the first inputs.
     """
 
     parts: Mapping[str, Callable[[], Any]]

@@ -14,7 +14,7 @@ from typing import ClassVar
 from collage.build.assemble import Assembled
 from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed
-from collage.decide.race import race
+from collage.decide.race import Raced, race
 from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.contenders.interleaved import DEADLINE_S, Rounds
 from collage.measure.worker.judge_version import JUDGE
@@ -93,7 +93,7 @@ class SavedRace:
     """A race as the database keeps it.
 
     Attributes:
-        timed: Samples of the bound call by key of a plan, by round.
+        timed: Samples of the bound call by key of a plan, by round; of runs as users call them where sizes vary.
         called: The same of runs as users call them.
         calibrations_us: Time of the calibration kernel beside each round, by key.
         parts_us: Time of each call site in its place, in each of the first rounds, by key.
@@ -261,11 +261,29 @@ class EndToEndTimer:
     def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan], first_round: int) -> SavedRace:
         """Time the plans that have not failed too often."""
         packages, failed = self._packages([p for p in plans if p.key not in failures or _may_be_tried(p, failures)])
+        inputs = self._inputs()
+        raced = self._raced(packages, inputs, plans, first_round)
+        if len(inputs) > 1 and packages and not raced.rounds:  # other sizes may make no sense to this model
+            self._progress.message("no plan runs all sizes near the typical ones: timing these alone")
+            raced = self._raced(packages, inputs[:1], plans, first_round)
+        again = _failed_again(failures, {**failed, **raced.failed})
+        still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
+        return SavedRace(
+            timed=raced.rounds,
+            called=raced.called,
+            calibrations_us=raced.calibrations_us,
+            parts_us=raced.parts_us,
+            failed=still_failed,
+        )
+
+    def _raced(
+        self, packages: Mapping[str, Path], inputs: Sequence[Path], plans: Sequence[Plan], first_round: int
+    ) -> Raced:
+        """Race packages, whose runs have these inputs in turn."""
         contenders = {
-            key: package_contender(key, path, self._inputs(), self._threads, built_here=True)
-            for key, path in packages.items()
+            key: package_contender(key, path, inputs, self._threads, built_here=True) for key, path in packages.items()
         }
-        raced = race(
+        return race(
             contenders,
             [plan.key for plan in plans if plan.single],
             rounds=self._preset.rounds,
@@ -276,15 +294,6 @@ class EndToEndTimer:
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._threads,
             progress=self._progress,
-        )
-        again = _failed_again(failures, {**failed, **raced.failed})
-        still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
-        return SavedRace(
-            timed=raced.rounds,
-            called=raced.called,
-            calibrations_us=raced.calibrations_us,
-            parts_us=raced.parts_us,
-            failed=still_failed,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx_ir as ir
+from numpy.lib.array_utils import byte_bounds
 
 from collage.devices.opening import Devices, buffer_on, placed_on
 from collage.runtime.arena import ArenaPlan, allocate, plan_arena
@@ -45,7 +46,8 @@ class Rim:
 class Reserve:
     """Memory by name that executables of several sizes share, since only one of them runs at a time.
 
-    The largest that was asked for so far serves all. Who asked earlier keeps what it got.
+    The largest that was asked for so far serves all. Who asked earlier keeps what it got, so more is taken than is
+    asked for where sizes grow: all that was ever taken for a name is less than five times the largest.
     """
 
     def __init__(self) -> None:
@@ -63,9 +65,19 @@ class Reserve:
             MemoryNeededError: If this machine does not have that much memory.
         """
         known = self._memory.get(name)
-        if known is None or known.nbytes < nbytes:
+        if known is None:
             known = self._memory[name] = make(nbytes)
+        elif known.nbytes < nbytes:
+            known = self._memory[name] = make(grown(known.nbytes, nbytes))
         return known[:nbytes]
+
+
+def grown(nbytes: int, wanted: int) -> int:
+    """Return how much to take where memory of some size is too small: its sizes then are a geometric series.
+
+    What is not used takes no pages.
+    """
+    return max(wanted, nbytes + nbytes // 2)
 
 
 class Places:
@@ -302,21 +314,32 @@ def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:
 
 
 def _check_overlap(inputs: Mapping[str, Given], outputs: Mapping[str, Given]) -> None:
-    """Check that no array that is written shares memory with another; those of a wrong layout are refused later."""
-    spans = [
-        (array.__array_interface__["data"][0], array.nbytes, is_written, name)
+    """Check that no array that is written shares memory with another.
+
+    Raises:
+        FeedError: If one may: what lies between the elements of an array with strides counts, too.
+    """
+    spans = sorted(
+        (*_span(array), is_written, name)
         for is_written, arrays in ((False, inputs), (True, outputs))
         for name, array in arrays.items()
         if isinstance(array, np.ndarray) and array.nbytes
-    ]
-    spans.sort()
+    )
     ends: dict[bool, tuple[int, str]] = {False: (0, ""), True: (0, "")}  # the furthest so far
-    for start, nbytes, is_written, name in spans:
+    for start, end, is_written, name in spans:
         for was_written in (True, False) if is_written else (True,):
-            end, other = ends[was_written]
-            if start < end:
+            before, other = ends[was_written]
+            if start < before:
                 written, beside = (name, other) if is_written else (other, name)
                 raise FeedError(
                     written, f"its array shares memory with that of {beside!r}; kernels write no input in place"
                 )
-        ends[is_written] = max(ends[is_written], (start + nbytes, name))
+        ends[is_written] = max(ends[is_written], (end, name))
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Return the addresses between which an array lies."""
+    if not array.flags.c_contiguous:
+        return byte_bounds(array)
+    start: int = array.__array_interface__["data"][0]
+    return start, start + array.nbytes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import onnx_ir
@@ -41,8 +41,13 @@ from collage_core.ir.values.size_range import Shape
 
 _FRESH_SEED_OFFSET = 1
 _CALIBRATION_SEED_OFFSETS = range(2, 9)
-_FEWEST_IN_TURN, _MOST_IN_TURN, _BYTES_IN_TURN = 4, 8, 256 << 20
-"""How many sizes runs of a race have in turn: as many as there are inputs for within some bytes."""
+_NEAR: Final = 1 / 8
+"""Largest share by which sizes that runs of a race have in turn differ from the typical one, for times to be its."""
+_FEWEST_IN_TURN: Final = 3
+_MOST_IN_TURN: Final = 7
+"""How many sizes they are at most. It is a prime number: turns of a few runs, of which one is not timed, time all."""
+_BYTES_IN_TURN: Final = 256 << 20
+"""Bytes that their inputs may take together."""
 
 Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, Shape]], onnx_ir.Model]
 """Prepares a model with input shapes by name."""
@@ -194,21 +199,28 @@ class Workload:
     def sizes_in_turn(self) -> Sequence[Mapping[str, int]]:
         """Sizes, by symbol, that runs of a race have in turn: the typical ones first, then others near them.
 
-        None where no size varies, or random inputs make no sense.
+        All differ from the typical ones by the same number, since some have to fit to each other, as the length of a
+        cache and that of its mask, and by multiples of a power of two that divides these, the largest that leaves
+        enough: a model that halves its images takes no others. There are none where no size varies by so little, or
+        random inputs make no sense.
         """
-        ranges = self.graph.sizes
-        if self.is_calibrated or not ranges:
+        typical = self.graph.typical_sizes
+        varying = {name: sizes.near(_NEAR) for name, sizes in self.graph.sizes.items() if len(sizes.near(_NEAR)) > 1}
+        if self.is_calibrated or not varying:
             return ()
         nbytes = sum(int(value.nbytes) for value in self.inputs.values() if isinstance(value, np.ndarray))
-        count = max(_FEWEST_IN_TURN, min(_MOST_IN_TURN, _BYTES_IN_TURN // max(1, nbytes)))
-        found = {name: sizes.nearest(count) for name, sizes in ranges.items()}
-        for name, each in found.items():
-            random.Random(name).shuffle(each)
-            each.sort(key=lambda size, typical=ranges[name].typical: size != typical)  # type: ignore[misc]
-        return [
-            {name: each[number % len(each)] for name, each in found.items()}
-            for number in range(max(map(len, found.values())))
-        ]
+        most = min(_MOST_IN_TURN, _BYTES_IN_TURN // max(1, nbytes))
+        least = max(near[0] - typical[name] for name, near in varying.items())
+        last = min(near[-1] - typical[name] for name, near in varying.items())
+        common = math.gcd(*(typical[name] for name in varying))
+        power = common & -common
+        while last // power - -(-least // power) + 1 < _FEWEST_IN_TURN and power > 1:
+            power //= 2
+        multiples = range(-(-least // power), last // power + 1)
+        steps = [power * each for each in sorted(multiples, key=lambda each: (abs(each), each))[:most]]
+        if len(steps) < _FEWEST_IN_TURN:
+            return ()
+        return [typical | {name: typical[name] + step for name in varying} for step in steps]
 
     def inputs_of(self, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         """Return random inputs of these sizes, by symbol, which the search does not use."""
@@ -228,10 +240,10 @@ class Workload:
 
     def documents_in_turn(self, folder: Path, store: BlobStore) -> list[Path]:
         """Return the files of the inputs that runs of a race have in turn: of `sizes_in_turn`, or the inputs alone."""
-        if not self.sizes_in_turn:
-            return [self.inputs_document(folder, store)]
-        paths = [folder / f"inputs-{number}.json" for number in range(len(self.sizes_in_turn))]
-        for path, sizes in zip(paths, self.sizes_in_turn, strict=True):
+        found = [self.inputs_document(folder, store)]
+        for number, sizes in enumerate(self.sizes_in_turn[1:], start=1):
+            path = folder / f"inputs-{number}.json"
             if not path.exists():
                 write_values(path, self.inputs_of(sizes), store)
-        return paths
+            found.append(path)
+        return found

@@ -148,3 +148,23 @@ def test_a_shape_that_some_sizes_do_not_have_is_not_sized(parsed: Parse) -> None
     y.shape = ir.Shape([ir.SymbolicDim("n") / 2, 2, 4])
 
     assert DataflowGraph(model).spec(y).kind is not ValueKind.SIZED
+
+
+@pytest.mark.parametrize("text", ["n", "past + 1", "n + 0", "past_len + 123456789", "2*n", "n - 1", "floor(n/2) + 1"])
+def test_sums_are_what_onnx_ir_makes_of_them(text: str) -> None:
+    for size in (0, 1, 7, 1 << 20):
+        sizes = {"n": size, "past": size, "past_len": size, "n - 1x": 5}
+        right = ir.SymbolicDim(text).evaluate(sizes)
+        assert shape_at(ir.Shape([ir.SymbolicDim(text)]), sizes) == (None if right is None else (right,))
+
+
+def test_a_sum_of_another_symbol_has_no_size() -> None:
+    assert shape_at(ir.Shape([ir.SymbolicDim("m + 1")]), {"n": 3}) is None
+
+
+@given(ranges, st.sampled_from([0.0, 0.125, 1.0]))
+def test_sizes_near_the_typical_one_are_in_the_range(sizes: SizeRange, share: float) -> None:
+    near = sizes.near(share)
+
+    assert sizes.typical in near
+    assert all(size in sizes and abs(size - sizes.typical) <= share * sizes.typical for size in (near[0], near[-1]))

@@ -19,13 +19,14 @@ from collage_core.search import (
     SearchResult,
     SearchTarget,
     prepare,
+    state_graph,
 )
 from collage_core.search.normal import Vector
 from collage_core.search.repeated import RepeatedSearch
 
 
 def found_by(run: Callable[..., SearchResult], *costs: Vector) -> tuple[Any, ...] | None:
-    """What a search found; None if no plan covers the graph."""
+    """Return what a search found; None if no plan covers the graph."""
     try:
         result = run(*costs)
     except NoCoverError:
@@ -34,7 +35,7 @@ def found_by(run: Callable[..., SearchResult], *costs: Vector) -> tuple[Any, ...
 
 
 def costs_of(instance: Any, rng: random.Random, kind: str) -> Vector:
-    """Costs of all candidates: the instance's own, others of the same size, or such that most plans tie."""
+    """Return costs of all candidates: the instance's own, others of the same size, or such that most plans tie."""
     own = [instance.costs_us.get((each.target, each.key), INVALID) for each in instance.problem.candidates]
     if kind == "own":
         return np.array(own, dtype=np.float64)
@@ -54,7 +55,7 @@ def test_a_repeated_search_finds_what_a_single_one_finds(
         prepared = prepare(instance.problem)
         first = costs_of(instance, rng, "own")
         repeated = RepeatedSearch(prepared, np.isfinite(first).tolist())
-        kept += repeated.states is not None
+        kept += repeated.graph is not None
         for kind in ("own", "other", "ties", "free", "own"):
             costs_us = costs_of(instance, rng, kind)
             single = ExactSearch(prepared, costs_us.tolist())
@@ -84,17 +85,45 @@ def test_a_problem_with_too_many_states_is_left_to_the_exact_search() -> None:
     usable = [True] * len(costs_us)
     small = RepeatedSearch(prepared, usable, SearchLimits(max_states=100))
     large = RepeatedSearch(prepared, usable)
-    assert small.states is None
-    assert large.states is not None
+    assert small.graph is None
+    assert large.graph is not None
     cut_off = ExactSearch(prepared, costs_us.tolist(), limits=SearchLimits(max_states=100))
-    assert found_by(small.run, costs_us) == found_by(cut_off.run)
-    assert found_by(large.run, costs_us) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
+    for _ in range(2):
+        assert found_by(small.run, costs_us) == found_by(cut_off.run)
+        assert found_by(large.run, costs_us) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
+
+
+def test_a_problem_with_too_many_moves_is_left_to_the_exact_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_graph, "_MOST_EDGES", 50)
+    prepared = prepare(diamonds(6))
+
+    assert RepeatedSearch(prepared, [True] * len(prepared.problem.candidates)).graph is None
+
+
+def test_what_is_not_usable_is_not_used_whatever_it_costs() -> None:
+    prepared = prepare(diamonds(2))  # both nodes alone, and the pair
+    repeated = RepeatedSearch(prepared, [True, True, False])
+    costs_us = np.array([4.0, 4.0, 0.0])
+
+    for _ in range(3):
+        assert [c.nodes for c in repeated.run(costs_us).candidates] == [0b01, 0b10]
+
+
+def test_a_problem_without_kernels_has_an_empty_plan() -> None:
+    problem = SearchProblem.from_predecessors(
+        [(), (0,)], targets=[SearchTarget(name="a", toolchain="a")], candidates=[], host=0b11
+    )
+    repeated = RepeatedSearch(prepare(problem), [])
+
+    for _ in range(2):
+        assert repeated.run(np.array([])).candidates == ()
 
 
 def test_a_plan_of_days_is_counted_exactly() -> None:
     prepared = prepare(diamonds(4))
     costs_us = np.random.default_rng(1).uniform(1e10, 9e10, len(prepared.problem.candidates))
     repeated = RepeatedSearch(prepared, [True] * len(costs_us))
+    repeated.run(costs_us)
     assert found_by(repeated.run, costs_us) == found_by(ExactSearch(prepared, costs_us.tolist()).run)
 
 

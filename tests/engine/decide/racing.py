@@ -78,6 +78,7 @@ class Track:
         self.runs: list[list[str]] = []
         self.rounds: list[int] = []
         self.first_rounds: list[int] = []
+        self.inputs: list[int] = []
 
     def interleaved(
         self,
@@ -96,6 +97,7 @@ class Track:
             on_burst(contender.name, burst)
         self.runs.append([self._names[contender.name] for contender in contenders])
         self.rounds.append(rounds)
+        self.inputs.append(len(cast(Sequence[str], contenders[0].arguments["inputs"])) if contenders else 0)
         self.first_rounds.append(first_round)
         return {contender.name: self._answer(contender, rounds) for contender in contenders}
 
@@ -126,6 +128,7 @@ def timer(
     plugins: Mapping[str, str] | None = None,
     retry_failed: bool = False,
     budget: Budget = UNLIMITED,
+    sizes: Sequence[Mapping[str, int]] = (),
 ) -> Bench:
     saved: list[str] = []
     tried: list[str] = []
@@ -147,7 +150,8 @@ def timer(
             tolerance=tolerance,
             preset=PRESETS["quick"],
             folder=folder,
-            inputs=lambda: [folder / "inputs.json"],
+            inputs=lambda: [folder / f"inputs-{number}.json" for number in range(max(1, len(sizes)))],
+            sizes=sizes,
             build=build,
             progress=SilentProgress(),
             plugins=plugins,

@@ -324,3 +324,31 @@ def test_without_a_wrong_plan_the_others_remain(
     assert [each.name for each in once.timed] == ["a", "c"]
     assert once.failed == {"mixed-1": "wrong numbers"}
     assert once.without("a", "crash").without("c", "hang").timed == ()
+
+
+def test_plans_whose_sizes_vary_have_them_in_turn_in_a_race_of_its_own(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0)]))
+    sizes = [{"n": 8}, {"n": 7}, {"n": 9}]
+
+    counts = []
+    for each in (sizes, sizes, [], [*sizes, {"n": 10}]):
+        timer(database, tmp_path, sizes=each).timer.run([FAST, SLOW])
+        counts.append(len(track.runs))
+
+    assert counts[0] == counts[1] < counts[2] < counts[3]
+    assert set(track.inputs[: counts[0]]) == {3}
+    assert set(track.inputs[counts[1] : counts[2]]) == {1}
+
+
+def test_plans_that_none_of_them_runs_in_turn_are_timed_with_one_size(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0)], crashes={"a": 1, "c": 1}))
+
+    timings = timer(database, tmp_path, sizes=[{"n": 8}, {"n": 7}, {"n": 9}]).timer.run([FAST, SLOW])
+
+    assert [each.name for each in timings.timed] == ["a", "c"]
+    assert timings.failed == {}
+    assert (track.inputs[0], set(track.inputs[1:])) == (3, {1})

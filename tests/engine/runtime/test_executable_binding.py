@@ -61,9 +61,40 @@ def test_arrays_that_do_not_fit_cannot_be_bound(parsed: Parse, inputs: Any, outp
         executable.bind(inputs, outputs)
 
 
-def test_an_output_cannot_be_bound_to_the_memory_of_an_input(parsed: Parse) -> None:
-    executable = ExecutingMock().build(partition(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }")))
-    memory = X.copy()
+MEMORY = np.zeros(64, np.float32)
+"""Room for arrays that share memory, or lie side by side."""
 
-    with pytest.raises(FeedError, match="shares memory with that of 'x'"):
-        executable.bind({"x": memory}, {"y": memory})
+
+def at(start: int) -> Any:
+    return MEMORY[start : start + 6].reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "reason"),
+    [
+        ({"x": at(0)}, {"y": at(0)}, "'y': its array shares memory with that of 'x'"),
+        ({"x": at(5)}, {"y": at(0)}, "'y': its array shares memory with that of 'x'"),
+        ({"x": at(0)}, {"y": at(5)}, "'y': its array shares memory with that of 'x'"),
+        ({"x": at(0)}, {"y": at(20), "z": at(23)}, "'z': its array shares memory with that of 'y'"),
+        ({"x": MEMORY[:60].reshape(6, 10)[::3, ::4]}, {"y": at(12)}, "'y': its array shares memory with that of 'x'"),
+        ({"x": at(6)[::-1]}, {"y": at(0), "z": at(12)}, "not C-contiguous"),
+        ({"x": np.broadcast_to(MEMORY[:1], (2, 3))}, {"y": at(1), "z": at(7)}, "not C-contiguous"),
+    ],
+)
+def test_no_output_is_bound_to_memory_of_another_array(parsed: Parse, inputs: Any, outputs: Any, reason: str) -> None:
+    text = "g (float[2,3] x) => (float[2,3] y, float[2,3] z) { y = Neg(x) z = Exp(x) }"
+    executable = ExecutingMock().build(partition(parsed(text)))
+
+    with pytest.raises(FeedError, match=reason):
+        executable.bind(inputs, outputs)
+
+
+def test_arrays_may_lie_side_by_side(parsed: Parse) -> None:
+    text = "g (float[2,3] x, float[2,3] w, float[0] e) => (float[2,3] y, float[0] f) { y = Add(x, w) f = Neg(e) }"
+    executable = ExecutingMock().build(partition(parsed(text)))
+
+    run = executable.bind({"x": at(0), "w": at(0), "e": MEMORY[8:8]}, {"y": at(6), "f": MEMORY[3:3]})
+
+    at(0)[:] = X
+    run.run()
+    np.testing.assert_array_equal(at(6), X + X)

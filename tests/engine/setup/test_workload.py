@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -75,33 +74,57 @@ def test_other_weights_in_a_file_beside_the_model_are_another_model(tmp_path: Pa
     assert Workload(tmp_path / "m.onnx").key == before
 
 
-def test_runs_of_a_race_have_sizes_near_the_typical_ones(tmp_path: Path) -> None:
+def varying(folder: Path, *sizes: SizeRange) -> Workload:
+    """The model with a free first dimension for each range, all else being fixed."""
     g = GraphBuilder("free")
-    x, y = g.input("x", "batch", "length"), g.input("y", "batch", "length")
-    save_model(g.model(g.op("Add", x, y)), tmp_path / "free.onnx")
-    shape = SizeRange(1, 3, 2), SizeRange(0, 500, 40)
+    names = [f"n{number}" for number in range(len(sizes))]
+    sums = [g.op("ReduceSum", g.input(f"x_{name}", name, 4), keepdims=0) for name in names]
+    save_model(g.model(g.op("Sum", *sums)), folder / "varying.onnx")
+    shapes = {f"x_{name}": (size, 4) for name, size in zip(names, sizes, strict=True)}
+    return Workload(folder / "varying.onnx", input_shapes=shapes)
 
-    workload = Workload(tmp_path / "free.onnx", input_shapes={"x": shape, "y": shape})
+
+def test_runs_of_a_race_have_sizes_near_the_typical_ones_which_differ_by_the_same_number(tmp_path: Path) -> None:
+    workload = varying(tmp_path, SizeRange(0, 500, 40), SizeRange(1, 501, 41), SizeRange(1, 64, 4))
+
     sizes = workload.sizes_in_turn
 
-    assert sizes[0] == workload.graph.typical_sizes == {"batch": 2, "length": 40}
-    assert sorted(each["length"] for each in sizes) == list(range(36, 44))
-    assert {each["batch"] for each in sizes} == {1, 2, 3}
-    assert all(one["length"] != other["length"] for one, other in itertools.pairwise(sizes))
+    assert sizes[0] == workload.graph.typical_sizes == {"n0": 40, "n1": 41, "n2": 4}
+    assert sorted(each["n0"] for each in sizes) == [37, 38, 39, 40, 41, 42, 43]
+    assert all(each["n1"] == each["n0"] + 1 for each in sizes)
+    assert {each["n2"] for each in sizes} == {4}, "none is within an eighth of it"
     documents = workload.documents_in_turn(tmp_path, BlobStore(tmp_path))
-    given = [read_values(document)["x"].shape for document in documents]
-    assert given == [(each["batch"], each["length"]) for each in sizes]
+    given = [read_values(document) for document in documents]
+    assert [(each["x_n0"].shape, each["x_n1"].shape) for each in given] == [
+        ((each["n0"], 4), (each["n1"], 4)) for each in sizes
+    ]
 
 
-def test_runs_of_a_race_have_few_sizes_where_inputs_are_large(tmp_path: Path) -> None:
-    workload = Workload(free_model(tmp_path), input_shapes={"x": (SizeRange(1, 1 << 22, 1 << 21), 4)})
-
-    assert len(workload.sizes_in_turn) == 4
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [
+        (SizeRange(1, 90, 90), [80, 82, 84, 86, 88, 90]),
+        (SizeRange(320, 640, 480), [448, 480, 512]),
+        (SizeRange(0, 127, 40), [36, 40, 44]),
+        (SizeRange(1, 81, 81), [75, 76, 77, 78, 79, 80, 81]),
+        (SizeRange(8, 90, 8), []),
+        (SizeRange(7, 9, 8), [7, 8, 9]),
+        (SizeRange(480, 640, 480), [480, 496, 512, 528]),
+        (SizeRange(0, 1023, 0), []),
+        (SizeRange(50, 50, 50), []),
+        (SizeRange(1, 1 << 22, 1 << 21), [7 << 18, 8 << 18, 9 << 18]),
+        (SizeRange(1, 1 << 25, 1 << 24), []),
+    ],
+)
+def test_there_are_sizes_in_turn_only_where_several_are_near_and_small_enough(
+    size: SizeRange, wanted: list[int], tmp_path: Path
+) -> None:
+    assert sorted(each["n0"] for each in varying(tmp_path, size).sizes_in_turn) == wanted
 
 
 def test_runs_of_a_race_have_the_given_inputs_where_there_are_any(tmp_path: Path) -> None:
-    given = arrays(tmp_path, x=np.ones((2, 4), np.float32), y=np.ones((2, 4), np.float32))
-    shape = SizeRange(1, 3, 2), 4
+    given = arrays(tmp_path, x=np.ones((40, 4), np.float32), y=np.ones((40, 4), np.float32))
+    shape = SizeRange(1, 60, 40), 4
 
     workload = Workload(free_model(tmp_path), input_shapes={"x": shape, "y": shape}, inputs=given)
 

@@ -302,7 +302,7 @@ class AskBurst:
         min_runs: Least number of samples.
         warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
         as_called: Whether runs as users call them are timed, too.
-        in_parts: Whether runs are also made with a clock between their steps, for as long as others.
+        in_parts: Whether runs are also made with a clock between their steps, for as long as the call's samples.
         calibration_threads: Threads of the calibration kernel, which runs before and after; 0 to run none.
     """
 

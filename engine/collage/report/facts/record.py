@@ -118,7 +118,7 @@ class ContenderFacts:
         kind: `"mixed"` or `"single"`.
         toolchains: Toolchains that run it.
         regions: Number of kernels.
-        latency_ms: Latency of its bound call; None if it failed.
+        latency_ms: Latency of its bound call, or as users call it where sizes vary; None if it failed.
         failed: Why it has no latency; empty if it has one.
         ratio: Its median over the best single contender's; 0 if it failed.
         ratio_ci95: 95 % interval of the ratio.

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from collage.runtime.calling.lending import Array, Blocks
 from collage.runtime.executable import Executable
-from collage.runtime.places import Reserve
+from collage.runtime.places import Reserve, grown
 from collage_core.contract import TensorSpec, ValueKind
 
 
@@ -35,8 +35,10 @@ class SharedMemory:
     def blocks(self, spec: TensorSpec) -> Blocks:
         """Return blocks for an output."""
         known = self._blocks.get(spec.name)
-        if known is None or known.nbytes < spec.nbytes:
+        if known is None:
             known = self._blocks[spec.name] = Blocks(spec.nbytes)
+        elif known.nbytes < spec.nbytes:
+            known = self._blocks[spec.name] = Blocks(grown(known.nbytes, spec.nbytes))
         return known
 
     @property

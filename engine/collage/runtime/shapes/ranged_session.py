@@ -25,8 +25,12 @@ from collage_core.errors import FeedError, MemoryNeededError
 from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import size_symbols
 
-KEPT_SIZES: Final = 256
-"""Sets of sizes whose runs stay bound; their memory is one."""
+_KEPT_SIZES: Final = 256
+"""Most sets of sizes whose runs stay bound. Their memory is one, but a library may keep something for each binding."""
+_KEPT_STEPS: Final = 1024
+"""Most steps of these runs together."""
+_NAMED_OUTSIDE: Final = 16
+"""Sizes outside the ranges that a report names."""
 
 
 class RangedSession(ChoosingSession):
@@ -129,7 +133,8 @@ class RangedSession(ChoosingSession):
             if session is None:
                 executable = self._executable.at(dict(zip(self._symbols, sizes, strict=True)))
                 session = Session(executable, shared=self._shared)
-                if len(self._kept) >= KEPT_SIZES:
+                most = min(_KEPT_SIZES, _KEPT_STEPS // max(1, len(session.bound_steps)))
+                while self._kept and len(self._kept) >= most:
                     self._kept.popitem(last=False)  # the one not used for longest
             self._kept[sizes] = session
             return session
@@ -160,5 +165,5 @@ class RangedSession(ChoosingSession):
                 OutsideRangeWarning,
                 stacklevel=4,
             )
-        if len(self._outside) < KEPT_SIZES:
+        if len(self._outside) < _NAMED_OUTSIDE:
             self._outside[f"{name}={size}"] = None
