@@ -21,9 +21,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
@@ -33,6 +33,7 @@ from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.models.__main__ import write_model
 from benchmarks.models.varying import VARYING, gpt2_inputs
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.sessions import OWN, SINGLES, Call, session_of
 from benchmarks.shapes import optimized
 
 MOST: Final = 1.03
@@ -43,18 +44,17 @@ FIRST: Final = 4
 """Tokens of a text that are left out of the times."""
 PARTS: Final = ("first", "later")
 """Which texts of a process: the times of each have a ratio of their own."""
-OWN: Final = "collage"
-SINGLES: Final = ("onnxruntime", "openvino")
 MODEL: Final = "gpt2_6_with_past"
 OPTIONS: Final = ("--input-shapes", "past_0_key:[1,12,0..127@40,64]")
 
-Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
-Step: TypeAlias = Callable[[Arrays], Sequence[np.ndarray[Any, Any]]]
-"""Computes the logits, and all keys and values."""
 
+def generated(step: Call, text: int = 0) -> tuple[list[int], list[float]]:
+    """Generate a text's tokens; return them, and the microseconds of each step.
 
-def generated(step: Step, text: int = 0) -> tuple[list[int], list[float]]:
-    """Generate a text's tokens; return them, and the microseconds of each step."""
+    Args:
+        step: Computes the logits, and all keys and values.
+        text: Number of the text, which decides on its first token.
+    """
     feeds = gpt2_inputs(np.random.default_rng(text), past=0)
     names = [name for name in feeds if name != "input_ids"]
     tokens, times_us = [], []
@@ -65,34 +65,6 @@ def generated(step: Step, text: int = 0) -> tuple[list[int], list[float]]:
         tokens.append(int(np.argmax(logits[0, -1])))
         feeds = {"input_ids": np.array([[tokens[-1]]]), **dict(zip(names, kept, strict=True))}
     return tokens, times_us
-
-
-def step_of(name: str, folder: Path, threads: int) -> Step:
-    """Load a contender."""
-    model = folder / "model.onnx"
-    if name == OWN:
-        import collage
-
-        session = collage.load(folder / "model.collage")
-        return lambda feeds: session.run(None, feeds)
-    if name == "onnxruntime":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        runtime = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        return lambda feeds: list(runtime.run(None, feeds))
-    if name == "openvino":
-        import openvino
-
-        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
-        compiled = openvino.Core().compile_model(model, "CPU", settings)
-        request = compiled.create_infer_request()
-        return lambda feeds: list(request.infer(feeds).values())
-    import onnx.reference
-
-    evaluator = onnx.reference.ReferenceEvaluator(str(model))
-    return lambda feeds: list(evaluator.run(None, feeds))
 
 
 def in_a_process(name: str, folder: Path) -> dict[str, Any]:
@@ -183,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     noting(parser)
     options = parser.parse_args(arguments)
     if options.contender:
-        step = step_of(options.contender, options.work, len(os.sched_getaffinity(0)))
+        step = session_of(options.contender, options.work, len(os.sched_getaffinity(0)))
         texts = [generated(step, text) for text in range(TEXTS)]
         print(json.dumps({"tokens": [each for each, _ in texts], "times_us": [each for _, each in texts]}))
         return 0

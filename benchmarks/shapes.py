@@ -9,7 +9,9 @@ package is one file, loaded whole. The toolchains get the model as it is, with i
 judge runs one size, so what a library caches for a size is warm.
 
 `expected` is over all these sizes, each as often as the others: the sum of the times. Its base is the toolchain whose
-sum is least. `called` is as users call it, arrays in and arrays out. The sizes of `bert` are the middles of twelve
+sum is least. `called` is as users call it, arrays in and arrays out. `changing` is the same with all sizes in one
+process, in a random order, so that each run has another size than the one before: a new process for each contender and
+round, which has met all sizes once before it is timed. The sizes of `bert` are the middles of twelve
 equally likely parts of a log-normal distribution of lengths, with median 64 and standard deviation 0.8 of the
 logarithm, cut to 1 to 512.
 
@@ -47,12 +49,15 @@ from benchmarks.models.__main__ import write_model
 from benchmarks.models.pytorch import BERT_VOCABULARY
 from benchmarks.models.varying import VARYING
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.sessions import OWN, SINGLES, session_of
 
 MOST: Final = 1.03
 """Limit of the upper end of an expected ratio."""
 WRONG: Final = 1e-3
 """Largest error of an output, relative to its scale: plans are in the model's own types."""
-OWN: Final = "collage"
+ROUNDS: Final = 12
+PASSES: Final = 8
+"""Processes of each contender in which sizes change, and how often each runs every size while it is timed."""
 DYNAMIC: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime_session.py", "openvino": "openvino_request.py"}
 
 
@@ -183,6 +188,40 @@ def judged(case: Case, folder: Path, outputs: Sequence[str], protocol: Protocol)
     return found
 
 
+def in_turn(case: Case, name: str, folder: Path) -> list[float]:
+    """Run all sizes in a random order several times; return the median microseconds of each."""
+    random = np.random.default_rng(2)
+    feeds = {size: case.inputs(size, random) for size in case.sizes}
+    call = session_of(name, folder, len(os.sched_getaffinity(0)))
+    for size in case.sizes:
+        call(feeds[size])
+    times_us: dict[int, list[float]] = {size: [] for size in feeds}
+    for _ in range(PASSES):
+        for size in random.permutation(list(feeds)):
+            began = time.perf_counter()
+            call(feeds[size])
+            times_us[size].append((time.perf_counter() - began) * 1e6)
+    return [float(np.median(times_us[size])) for size in case.sizes]
+
+
+def changing(case: str, folder: Path, rounds: int) -> dict[str, list[list[float]]]:
+    """Time all sizes in one process; return the median of each round by contender and size.
+
+    Raises:
+        RuntimeError: If a process fails.
+    """
+    names = [OWN, *SINGLES]
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            command = [sys.executable, "-m", "benchmarks.shapes", case, "--work", str(folder), "--contender", name]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{name} failed:\n{done.stderr}")
+            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+    return {name: np.transpose(times).tolist() for name, times in found.items()}
+
+
 def compared(case: Case, folder: Path) -> float:
     """Run every size in one session; return the largest difference from ONNX Runtime."""
     import onnxruntime
@@ -301,7 +340,8 @@ HEADINGS: Final = (
     "case",
     "size",
     *itertools.chain.from_iterable(
-        (f"{way}plan ms", *(f"{way}{name} ms" for name in DYNAMIC), f"{way}ratio") for way in ("", "called: ")
+        (f"{way}plan ms", *(f"{way}{name} ms" for name in DYNAMIC), f"{way}ratio")
+        for way in ("", "called: ", "changing: ")
     ),
     "error",
 )
@@ -350,9 +390,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--rounds", type=int, default=30)
     noting(parser)
+    parser.add_argument("--contender", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in CASES]:
         parser.error(f"there is no case {', '.join(unknown)}; there are {', '.join(CASES)}")
+    if options.contender:
+        print(json.dumps(in_turn(CASES[options.names[0]], options.contender, options.work)))
+        return 0
     protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds)
     cases = {}
     for name in options.names or CASES:
@@ -361,7 +405,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept = folder / "result.json"
         if not kept.exists():
             write_json(kept, result_of(CASES[name], folder, protocol))
+        also = folder / "changing.json"
+        if not also.exists():
+            write_json(also, changing(name, folder, ROUNDS))
         cases[name] = json.loads(kept.read_text(encoding="utf-8"))
+        cases[name]["times_us"]["changing"] = json.loads(also.read_text(encoding="utf-8"))
     report = {"environment": environment(), "cases": cases}
     page = markdown(report)
     Console(width=200).print(page, markup=False)

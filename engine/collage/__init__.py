@@ -153,7 +153,7 @@ def optimize(
     from collage.commands.optimizing.several_shapes import optimize_shapes
 
     possible = possible_shapes(model, input_shapes, progress.message, buckets=buckets, sizes=seen)
-    return optimize_shapes(model, [Options(input_shapes=each, **options) for each in possible], progress=progress)
+    return optimize_shapes(model, Options.for_each(possible, **options), progress=progress)
 
 
 def load(

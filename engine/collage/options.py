@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from collage_core.contract import Protocol
 from collage_core.errors import UsageError
@@ -167,6 +167,8 @@ class OptimizeOptions:
         deterministic: Whether only kernels take part that give the same bits for the same inputs, each time.
         retry_failed: Whether to try again what the tuning database remembers as failed: kernels, profiles, queries and
             plans.
+        beside_others: Whether plans for other shapes are to run in the same process: targets that do not mix, whose
+            threads keep cores busy after a run, take no part then.
     """
 
     toolchains: str | None = None
@@ -196,6 +198,17 @@ class OptimizeOptions:
     load_plan: str | os.PathLike[str] | None = None
     deterministic: bool = False
     retry_failed: bool = False
+    beside_others: bool = False
+
+    @classmethod
+    def for_each(cls, shapes: Sequence[Mapping[str, Shape]], **options: Any) -> list[OptimizeOptions]:
+        """Return the options for plans of one package, one for each set of input shapes.
+
+        Args:
+            shapes: The sets.
+            options: The other attributes.
+        """
+        return [cls(input_shapes=each, beside_others=len(shapes) > 1, **options) for each in shapes]
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:

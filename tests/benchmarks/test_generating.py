@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.generating import OWN, TEXTS, TOKENS, exceeded, generated, markdown, ratio_of
+from benchmarks.generating import TEXTS, TOKENS, exceeded, generated, markdown, ratio_of
 from benchmarks.models.varying import GPT2_LAYERS
+from benchmarks.sessions import OWN
 
 ENVIRONMENT = {"date": "2026-01-01T00:00:00", "host": {"cpu": "c", "cores": 2, "system": "s"}, "versions": {}}
 
@@ -31,7 +33,7 @@ def report(own: float = 0.9, later: float = 0.8, *, same: bool = True) -> dict[s
 def test_what_a_step_returns_is_given_to_the_next() -> None:
     lengths = []
 
-    def step(feeds: dict[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    def step(feeds: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
         past = [array for name, array in feeds.items() if name != "input_ids"]
         lengths.append({array.shape[2] for array in past})
         logits = np.zeros((1, 1, 100), np.float32)

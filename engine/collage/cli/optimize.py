@@ -223,7 +223,7 @@ def optimize(
     }
     tell = functools.partial(click.echo, err=True)
     possible = possible_shapes(model, shape_sets(input_shapes), tell, buckets=buckets)
-    each = [OptimizeOptions(input_shapes=shapes, **options) for shapes in possible]
+    each = OptimizeOptions.for_each(possible, **options)
     if len(each) > 1 and (save_plan is not None or trace is not None):
         raise click.UsageError("--save-plan and --trace are of one plan, and --input-shapes asks for several")
     only_the_package = save_plan is None and trace is None

@@ -160,7 +160,7 @@ class _Optimization:
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
         with self._clock.phase("candidates"):
-            rules = self._graph_choices.rules(usable_rules(self._environment.asked))
+            rules = self._fit_together(self._graph_choices.rules(usable_rules(self._environment.asked)))
         notes = tuple(self._notes)
         while True:
             try:
@@ -179,6 +179,15 @@ class _Optimization:
                 self._notes = [*notes, *self._left_out]
                 which = f"{len(self._left_out)} of {_SEARCHES_AGAIN}"
                 self._progress.message(f"{error}; searching again without it ({which})")
+
+    def _fit_together(self, rules: Sequence[TargetRule]) -> Sequence[TargetRule]:
+        """Return the rules of targets that may run in one process with plans for other shapes, if there are such."""
+        mixing = [rule for rule in rules if rule.target.mixable]
+        if not self._options.beside_others or not mixing or len(mixing) == len(rules):
+            return rules
+        names = ", ".join(rule.target.name for rule in rules if not rule.target.mixable)
+        self._notes.append(f"left out: {names}, which would slow the plans for other shapes in the same process")
+        return mixing
 
     def _found_wrong(self, error: WrongKernelError | TooInexactError) -> None:
         """Raise unless the next best plan may be kept: what the user chose is not replaced, and searches end."""

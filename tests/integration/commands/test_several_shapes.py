@@ -74,6 +74,16 @@ def test_it_says_what_each_shape_gets(made: Path) -> None:
     assert all(each["search"]["measured"] > 0 and each["regions"] for each in document["shapes"])
 
 
+def test_no_plan_has_threads_that_keep_the_cores_of_the_others_busy(made: Path, collage: Collage) -> None:
+    document = json.loads((made / "shapes.json").read_text())
+
+    for each in document["shapes"]:
+        assert {contender["name"] for contender in each["contenders"]} >= {"onnxruntime", "openvino"}
+        assert "onnxruntime(spin=true)" not in {contender["name"] for contender in each["contenders"]}
+    said = " ".join(collage("explain", "cnn.collage", folder=made).stdout.split())
+    assert said.count("left out: onnxruntime(spin=true), which would slow the plans for other shapes") == 3
+
+
 def test_weights_are_in_the_package_once(made: Path) -> None:
     package = load_package(made / "cnn.collage")
 
