@@ -130,6 +130,7 @@ def optimize(
     """
     from collage.commands.optimize import optimize as optimize_model
     from collage.options import OptimizeOptions as Options
+    from collage.options import beside_each_other
     from collage.report.progress import SilentProgress
 
     wanted = toolchains if toolchains is None or isinstance(toolchains, str) else ",".join(toolchains)
@@ -153,7 +154,9 @@ def optimize(
     from collage.commands.optimizing.several_shapes import optimize_shapes
 
     possible = possible_shapes(model, input_shapes, progress.message, buckets=buckets, sizes=seen)
-    return optimize_shapes(model, Options.for_each(possible, **options), progress=progress)
+    return optimize_shapes(
+        model, beside_each_other([Options(input_shapes=each, **options) for each in possible]), progress=progress
+    )
 
 
 def load(

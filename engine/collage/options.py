@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from collage_core.contract import Protocol
 from collage_core.errors import UsageError
@@ -200,16 +200,6 @@ class OptimizeOptions:
     retry_failed: bool = False
     beside_others: bool = False
 
-    @classmethod
-    def for_each(cls, shapes: Sequence[Mapping[str, Shape]], **options: Any) -> list[OptimizeOptions]:
-        """Return the options for plans of one package, one for each set of input shapes.
-
-        Args:
-            shapes: The sets.
-            options: The other attributes.
-        """
-        return [cls(input_shapes=each, beside_others=len(shapes) > 1, **options) for each in shapes]
-
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise UsageError(f"no preset {self.preset!r}; choose one of {', '.join(PRESETS)}")
@@ -302,3 +292,8 @@ class BenchOptions:
     inputs: Given | None = None
     seed: int = 0
     plans: tuple[Path, ...] = ()
+
+
+def beside_each_other(each: Sequence[OptimizeOptions]) -> list[OptimizeOptions]:
+    """Return the options for plans of one package: several are to run in the same process."""
+    return list(each) if len(each) < 2 else [dataclasses.replace(one, beside_others=True) for one in each]

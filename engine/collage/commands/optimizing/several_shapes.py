@@ -79,7 +79,7 @@ def optimize_shapes(
 
     Args:
         model: An ONNX file, or a model in memory.
-        each: What to do, for each of the `possible_shapes`, see `OptimizeOptions.for_each`; only these differ.
+        each: What to do, for each of the `possible_shapes`, see `beside_each_other`; only these differ.
         progress: Receives progress updates.
         registry: The toolchains; those installed if None.
 
