@@ -129,8 +129,8 @@ def optimize(
         CollageError: If the model cannot be read, no toolchain runs part of it, or an option is invalid.
     """
     from collage.commands.optimize import optimize as optimize_model
+    from collage.commands.optimizing.beside_each_other import beside_each_other
     from collage.options import OptimizeOptions as Options
-    from collage.options import beside_each_other
     from collage.report.progress import SilentProgress
 
     wanted = toolchains if toolchains is None or isinstance(toolchains, str) else ",".join(toolchains)

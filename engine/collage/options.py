@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -292,8 +292,3 @@ class BenchOptions:
     inputs: Given | None = None
     seed: int = 0
     plans: tuple[Path, ...] = ()
-
-
-def beside_each_other(each: Sequence[OptimizeOptions]) -> list[OptimizeOptions]:
-    """Return the options for plans of one package: several are to run in the same process."""
-    return list(each) if len(each) < 2 else [dataclasses.replace(one, beside_others=True) for one in each]

@@ -171,9 +171,10 @@ def optimize(
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
+    from collage.commands.optimizing.beside_each_other import beside_each_other
     from collage.commands.optimizing.possible_shapes import possible_shapes
     from collage.commands.optimizing.up_to_date import up_to_date
-    from collage.options import OptimizeOptions, beside_each_other
+    from collage.options import OptimizeOptions
     from collage.report.documents.optimize_json import optimize_json, shapes_json
     from collage.report.figures import size
     from collage.report.text.shapes_summary import shapes_summary
