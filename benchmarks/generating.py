@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -33,8 +31,7 @@ from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.models.__main__ import write_model
 from benchmarks.models.varying import VARYING, gpt2_inputs
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.sessions import OWN, SINGLES, Call, session_of
-from benchmarks.shapes import optimized
+from benchmarks.sessions import OWN, SINGLES, Call, in_a_process, optimized, session_of, turns
 
 MOST: Final = 1.03
 """Limit of the upper end of each ratio."""
@@ -44,6 +41,7 @@ FIRST: Final = 4
 """Tokens of a text that are left out of the times."""
 PARTS: Final = ("first", "later")
 """Which texts of a process: the times of each have a ratio of their own."""
+MODULE: Final = "benchmarks.generating"
 MODEL: Final = "gpt2_6_with_past"
 OPTIONS: Final = ("--input-shapes", "past_0_key:[1,12,0..127@40,64]")
 
@@ -67,36 +65,21 @@ def generated(step: Call, text: int = 0) -> tuple[list[int], list[float]]:
     return tokens, times_us
 
 
-def in_a_process(name: str, folder: Path) -> dict[str, Any]:
-    """Generate in a new process.
-
-    Raises:
-        RuntimeError: If it fails.
-    """
-    command = [sys.executable, "-m", "benchmarks.generating", "--work", str(folder), "--contender", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed:\n{done.stderr}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
 def result_of(folder: Path, rounds: int) -> dict[str, Any]:
     """Find a plan, and have all contenders generate in turns."""
     entry = VARYING[MODEL]
     write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
     found = optimized(OPTIONS, folder)
-    right = in_a_process("reference", folder)["tokens"]
+    right = in_a_process(MODULE, folder, "reference")["tokens"]
     names = [OWN, *SINGLES]
     times_us: dict[str, dict[str, list[float]]] = {part: {name: [] for name in names} for part in PARTS}
     same: dict[str, bool] = dict.fromkeys(names, True)
-    for number in range(rounds):
-        for name in names[number % 3 :] + names[: number % 3]:
-            made = in_a_process(name, folder)
-            texts = [text[FIRST:] for text in made["times_us"]]
-            times_us["first"][name].append(float(np.median(texts[0])))
-            times_us["later"][name].append(float(np.median(np.concatenate(texts[1:]))))
-            same[name] &= made["tokens"] == right
+    for name in turns(rounds):
+        made = in_a_process(MODULE, folder, name)
+        texts = [text[FIRST:] for text in made["times_us"]]
+        times_us["first"][name].append(float(np.median(texts[0])))
+        times_us["later"][name].append(float(np.median(np.concatenate(texts[1:]))))
+        same[name] &= made["tokens"] == right
     return {"optimize": found, "times_us": times_us, "same": same, "tokens": right}
 
 
@@ -155,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     noting(parser)
     options = parser.parse_args(arguments)
     if options.contender:
-        step = session_of(options.contender, options.work, len(os.sched_getaffinity(0)))
+        step = session_of(options.contender, options.work)
         texts = [generated(step, text) for text in range(TEXTS)]
         print(json.dumps({"tokens": [each for each, _ in texts], "times_us": [each for _, each in texts]}))
         return 0

@@ -62,7 +62,7 @@ def timed(bench: Bench, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, 
     place, progress = bench.place, bench.progress
     contenders = {}
     progress.phase("building plans", sum(len(plan.kernels) for plan in plans.values()))
-    document = bench.workload.inputs_document(place.folder, place.store)
+    inputs = [bench.workload.inputs_document(place.folder, place.store)]
     for key, plan in plans.items():
         package = place.folder / f"{key}.collage"
         try:
@@ -70,7 +70,7 @@ def timed(bench: Bench, plans: Mapping[str, Plan], rounds: int) -> Mapping[str, 
         except CollageError as error:
             progress.message(f"{plan.name}: {error}")
             continue
-        contenders[key] = package_contender(key, package, document, place.threads, built_here=True)
+        contenders[key] = package_contender(key, package, inputs, place.threads, built_here=True)
     samples: dict[str, Rounds] = {}
     for first in range(0, rounds, HEAT_ROUNDS):  # new processes for each heat, as in `optimize`
         progress.phase("timing whole plans", HEAT_ROUNDS * len(contenders))

@@ -31,7 +31,6 @@ import json
 import math
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +48,7 @@ from benchmarks.models.__main__ import write_model
 from benchmarks.models.pytorch import BERT_VOCABULARY
 from benchmarks.models.varying import VARYING
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.sessions import OWN, SINGLES, session_of
+from benchmarks.sessions import OWN, SINGLES, in_a_process, optimized, session_of, turns
 
 MOST: Final = 1.03
 """Limit of the upper end of an expected ratio."""
@@ -132,43 +131,6 @@ CASES: Final[Mapping[str, Case]] = {
 }
 
 
-def optimized(options: Sequence[str], folder: Path, *, anew: bool = False) -> dict[str, Any]:
-    """Run `optimize` with these options on `model.onnx` of a folder; return its seconds, and what it did for each plan.
-
-    Raises:
-        RuntimeError: If the command fails.
-    """
-    report = folder / ("anew.json" if anew else "cold.json")
-    package = folder / ("anew.collage" if anew else "model.collage")
-    command = [sys.executable, "-m", "collage.cli", "optimize", str(folder / "model.onnx"), "-o", str(package)]
-    command += [*options, "--json", str(report), *(["--anew"] if anew else [])]
-    began = time.monotonic()
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")},
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    seconds = time.monotonic() - began
-    document = json.loads(report.read_text(encoding="utf-8"))
-    return {
-        "seconds": seconds,
-        "plans": [
-            {
-                "shapes": each.get("input_shapes", {}),
-                "measured": each["search"]["measured"],
-                "known": each["search"]["cache_hits"],
-                "seconds": each["search"]["seconds"]["total"],
-                "plan": [[region["target"], len(region["nodes"])] for region in each["regions"]],
-            }
-            for each in document.get("shapes", [document])
-        ],
-    }
-
-
 def contenders(folder: Path) -> list[Contender]:
     """Return the toolchains with free shapes, and the package."""
     singles = [
@@ -192,7 +154,7 @@ def in_turn(case: Case, name: str, folder: Path) -> list[float]:
     """Run all sizes in a random order several times; return the median microseconds of each."""
     random = np.random.default_rng(2)
     feeds = {size: case.inputs(size, random) for size in case.sizes}
-    call = session_of(name, folder, len(os.sched_getaffinity(0)))
+    call = session_of(name, folder)
     for size in case.sizes:
         call(feeds[size])
     times_us: dict[int, list[float]] = {size: [] for size in feeds}
@@ -210,15 +172,9 @@ def changing(case: str, folder: Path, rounds: int) -> dict[str, list[list[float]
     Raises:
         RuntimeError: If a process fails.
     """
-    names = [OWN, *SINGLES]
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
-    for number in range(rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            command = [sys.executable, "-m", "benchmarks.shapes", case, "--work", str(folder), "--contender", name]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise RuntimeError(f"{name} failed:\n{done.stderr}")
-            found[name].append(json.loads(done.stdout.splitlines()[-1]))
+    found: dict[str, list[list[float]]] = {name: [] for name in (OWN, *SINGLES)}
+    for name in turns(rounds):
+        found[name].append(in_a_process("benchmarks.shapes", folder, name, case))
     return {name: np.transpose(times).tolist() for name, times in found.items()}
 
 

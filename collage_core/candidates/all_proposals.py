@@ -23,7 +23,7 @@ class AllProposals:
         groups: Sets of nodes of which no candidate holds a part.
         candidates: Those of every round, in order, with repetitions: also of a round after which a quantised operator
             came apart.
-        closures: Closures computed so far, see `RuleContext`.
+        closures: Cache of closures, see `RuleContext`.
     """
 
     by_target: Mapping[str, Proposals] = dataclasses.field(default_factory=dict)

@@ -107,7 +107,7 @@ def propose(
         bounds: Bounds on the number of candidates.
         cuts: Positions at which regions may begin and end; None to choose them by estimated work.
         groups: Sets of nodes that no candidate may split; the graph's quantised operators if None.
-        closures: Closures computed before for the graph; what is computed now is added.
+        closures: Cache of closures of this graph, see `RuleContext`; an empty one if None.
 
     Raises:
         PluginError: If the plugin's own rule fails or proposes sub-graphs that cannot be kernels, or its predicates

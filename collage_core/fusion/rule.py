@@ -15,7 +15,9 @@ from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 Closures: TypeAlias = dict[object, tuple[tuple[SubGraph, ...], tuple[str, ...]]]
-"""Groups that joining made, and sentences about what a bound excluded, by what both follow from."""
+"""Cache of closures. A key holds all that a closure depends on; a value its groups, and a sentence for each bound that
+cut it off.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,8 +30,8 @@ class RuleContext:
         refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
         cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
         groups: Sets of nodes of which no candidate holds a part; None to find them by `quantised_groups`.
-        closures: Closures that were computed for this graph, by what they follow from. Rules add to it: a search asks
-            again and again with other cuts, and a closure takes seconds.
+        closures: Cache of the closures computed for this graph, to which rules add. A search proposes regions many
+            times, between other cuts, and a closure takes seconds.
     """
 
     target: Target

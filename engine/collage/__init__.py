@@ -129,7 +129,6 @@ def optimize(
         CollageError: If the model cannot be read, no toolchain runs part of it, or an option is invalid.
     """
     from collage.commands.optimize import optimize as optimize_model
-    from collage.commands.optimizing.beside_each_other import beside_each_other
     from collage.options import OptimizeOptions as Options
     from collage.report.progress import SilentProgress
 
@@ -154,9 +153,7 @@ def optimize(
     from collage.commands.optimizing.several_shapes import optimize_shapes
 
     possible = possible_shapes(model, input_shapes, progress.message, buckets=buckets, sizes=seen)
-    return optimize_shapes(
-        model, beside_each_other([Options(input_shapes=each, **options) for each in possible]), progress=progress
-    )
+    return optimize_shapes(model, [Options(input_shapes=each, **options) for each in possible], progress=progress)
 
 
 def load(

@@ -167,8 +167,8 @@ class OptimizeOptions:
         deterministic: Whether only kernels take part that give the same bits for the same inputs, each time.
         retry_failed: Whether to try again what the tuning database remembers as failed: kernels, profiles, queries and
             plans.
-        beside_others: Whether plans for other shapes are to run in the same process: targets that do not mix, whose
-            threads keep cores busy after a run, take no part then.
+        beside_others: Whether plans for other shapes run in the same process: targets that do not mix, whose threads
+            keep cores busy after a run, take no part then. `optimize_shapes` sets it.
     """
 
     toolchains: str | None = None

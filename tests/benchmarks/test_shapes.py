@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import statistics
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from benchmarks import shapes
 from benchmarks.models.varying import VARYING
 from benchmarks.sessions import OWN
 from benchmarks.shapes import CASES, DYNAMIC, exceeded, expected, likely_lengths, markdown
@@ -111,3 +113,19 @@ def test_a_model_whose_sizes_vary_runs_at_several(name: str) -> None:
         boxes, scores, classes = session.run(None, {"image": image})
         assert boxes.shape == (len(scores), 4)
         assert len(scores) == len(classes) > 0
+
+
+def test_times_of_changing_sizes_are_by_contender_size_and_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def answer(module: str, folder: Path, name: str, *arguments: str) -> list[float]:
+        asked.append((module, name, *arguments))
+        return [float(len(asked)), 100.0 + len(asked)]
+
+    monkeypatch.setattr(shapes, "in_a_process", answer)
+
+    times = shapes.changing("cnn", Path(), rounds=2)
+
+    assert times == {OWN: [[1, 6], [101, 106]], "onnxruntime": [[2, 4], [102, 104]], "openvino": [[3, 5], [103, 105]]}
+    assert asked[0] == ("benchmarks.shapes", OWN, "cnn")
+    assert [name for _, name, _ in asked[3:]] == ["onnxruntime", "openvino", OWN], "another one is first"

@@ -171,7 +171,6 @@ def optimize(
     json_to: Path | None,
 ) -> None:
     """Search the fastest plan for MODEL, measure and verify it, and save it as a package."""
-    from collage.commands.optimizing.beside_each_other import beside_each_other
     from collage.commands.optimizing.possible_shapes import possible_shapes
     from collage.commands.optimizing.up_to_date import up_to_date
     from collage.options import OptimizeOptions
@@ -224,7 +223,7 @@ def optimize(
     }
     tell = functools.partial(click.echo, err=True)
     possible = possible_shapes(model, shape_sets(input_shapes), tell, buckets=buckets)
-    each = beside_each_other([OptimizeOptions(input_shapes=shapes, **options) for shapes in possible])
+    each = [OptimizeOptions(input_shapes=shapes, **options) for shapes in possible]
     if len(each) > 1 and (save_plan is not None or trace is not None):
         raise click.UsageError("--save-plan and --trace are of one plan, and --input-shapes asks for several")
     only_the_package = save_plan is None and trace is None

@@ -102,7 +102,7 @@ class _Bench:
         # a package without a plan for these shapes is told before anything is timed
         shapes = input_shapes(self._workload.graph.model)
         packaged = {name: load_package(path).plan_for(shapes) for name, path in paths.items()}
-        inputs = self._workload.inputs_document(toolchains.folder, toolchains.store)
+        inputs = [self._workload.inputs_document(toolchains.folder, toolchains.store)]
         contenders = [
             package_contender(
                 name, path, inputs, toolchains.threads, warmup=options.warmup, built_here=path not in packages

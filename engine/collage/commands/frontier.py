@@ -118,7 +118,7 @@ def _timed(
     """Time packages in rounds with one another, each in a process of its own."""
     workload = Workload(model, input_shapes=options.input_shapes, inputs=options.inputs, seed=options.seed)
     with TemporaryFolder() as folder:
-        inputs = workload.inputs_document(folder, BlobStore(folder))
+        inputs = [workload.inputs_document(folder, BlobStore(folder))]
         contenders = [package_contender(path.name, path, inputs, threads, built_here=True) for path in packages]
         progress.phase("timing the plans", _ROUNDS * len(contenders))
         try:

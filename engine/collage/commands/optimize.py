@@ -14,6 +14,7 @@ import onnx_ir
 
 from collage.build.plan_builder import PlanBuilder
 from collage.command_start import command_began
+from collage.commands.optimizing.beside_each_other import mixable_rules
 from collage.commands.optimizing.optimized import Optimized
 from collage.commands.optimizing.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
@@ -144,7 +145,7 @@ class _Optimization:
             said = ", ".join(f"{name}={size}" for name, size in sizes.items())
             self._notes.append(f"its sizes vary: kernels are measured with {said}")
             if turns := len(environment.workload.sizes_in_turn):
-                self._notes.append(f"plans are compared as users call them, with {turns} sizes near those in turn")
+                self._notes.append(f"whole plans are timed by `run`, with {turns} sizes near these in turn")
         self._notes += [figures.said for figures in environment.toolchains.device_figures if figures.said]
         self._left_out: list[str] = []
         self._trace: Mapping[str, Any] | None = None
@@ -160,7 +161,10 @@ class _Optimization:
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
         with self._clock.phase("candidates"):
-            rules = self._fit_together(self._graph_choices.rules(usable_rules(self._environment.asked)))
+            rules = self._graph_choices.rules(usable_rules(self._environment.asked))
+            if self._options.beside_others:
+                rules, note = mixable_rules(rules)
+                self._notes += [note] if note else []
         notes = tuple(self._notes)
         while True:
             try:
@@ -179,15 +183,6 @@ class _Optimization:
                 self._notes = [*notes, *self._left_out]
                 which = f"{len(self._left_out)} of {_SEARCHES_AGAIN}"
                 self._progress.message(f"{error}; searching again without it ({which})")
-
-    def _fit_together(self, rules: Sequence[TargetRule]) -> Sequence[TargetRule]:
-        """Return the rules of targets that may run in one process with plans for other shapes, if there are such."""
-        mixing = [rule for rule in rules if rule.target.mixable]
-        if not self._options.beside_others or not mixing or len(mixing) == len(rules):
-            return rules
-        names = ", ".join(rule.target.name for rule in rules if not rule.target.mixable)
-        self._notes.append(f"left out: {names}, which would slow the plans for other shapes in the same process")
-        return mixing
 
     def _found_wrong(self, error: WrongKernelError | TooInexactError) -> None:
         """Raise unless the next best plan may be kept: what the user chose is not replaced, and searches end."""

@@ -44,14 +44,14 @@ def model_of(path: Path, input_shapes: Mapping[str, Shape]) -> Path | onnx_ir.Mo
 
 
 def package_contender(
-    name: str, path: Path, inputs: Path | Sequence[Path], threads: int, *, built_here: bool, warmup: int = 0
+    name: str, path: Path, inputs: Sequence[Path], threads: int, *, built_here: bool, warmup: int = 0
 ) -> Contender:
     """Create the contender that times a package.
 
     Args:
         name: Unique among the contenders.
         path: Path of the package.
-        inputs: Document of `write_values` with the model's inputs, or several that runs have in turn.
+        inputs: Documents of `write_values` with the model's inputs, which runs have in turn.
         threads: CPU threads of each kernel.
         built_here: Whether this process has just written the package; those that users name have to be trusted.
         warmup: Untimed runs before its first turn.
@@ -61,7 +61,7 @@ def package_contender(
         call=PACKAGE_CALL,
         arguments={
             "package": str(path),
-            "inputs": [str(each) for each in ([inputs] if isinstance(inputs, Path) else inputs)],
+            "inputs": [str(each) for each in inputs],
             "threads": threads,
             "warmup": warmup,
             "trusted": built_here,

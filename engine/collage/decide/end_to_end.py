@@ -264,7 +264,7 @@ class EndToEndTimer:
         inputs = self._inputs()
         raced = self._raced(packages, inputs, plans, first_round)
         if len(inputs) > 1 and packages and not raced.rounds:  # other sizes may make no sense to this model
-            self._progress.message("no plan runs all sizes near the typical ones: timing these alone")
+            self._progress.message("no plan runs all sizes near the typical ones: timing the typical ones alone")
             raced = self._raced(packages, inputs[:1], plans, first_round)
         again = _failed_again(failures, {**failed, **raced.failed})
         still_failed = {key: why for key, why in again.items() if key not in raced.rounds}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from collage.setup.inputs import (
     given_values,
     labelled_samples,
     random_inputs,
+    sizes_in_turn,
     specs_as_given,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -41,13 +41,10 @@ from collage_core.ir.values.size_range import Shape
 
 _FRESH_SEED_OFFSET = 1
 _CALIBRATION_SEED_OFFSETS = range(2, 9)
-_NEAR: Final = 1 / 8
-"""Largest share by which sizes that runs of a race have in turn differ from the typical one, for times to be its."""
-_FEWEST_IN_TURN: Final = 3
 _MOST_IN_TURN: Final = 7
-"""How many sizes they are at most. It is a prime number: turns of a few runs, of which one is not timed, time all."""
+"""Maximum number of sizes that the runs of a race have in turn."""
 _BYTES_IN_TURN: Final = 256 << 20
-"""Bytes that their inputs may take together."""
+"""Maximum size of their inputs together, in bytes."""
 
 Prepare: TypeAlias = Callable[[onnx_ir.Model, Mapping[str, Shape]], onnx_ir.Model]
 """Prepares a model with input shapes by name."""
@@ -197,30 +194,15 @@ class Workload:
 
     @functools.cached_property
     def sizes_in_turn(self) -> Sequence[Mapping[str, int]]:
-        """Sizes, by symbol, that runs of a race have in turn: the typical ones first, then others near them.
+        """Sizes by symbol that the runs of a race have in turn, the typical ones first.
 
-        All differ from the typical ones by the same number, since some have to fit to each other, as the length of a
-        cache and that of its mask, and by multiples of a power of two that divides these, the largest that leaves
-        enough: a model that halves its images takes no others. There are none where no size varies by so little, or
-        random inputs make no sense.
+        Empty where no size varies, where none is near the typical one, and where inputs are given: random ones of other
+        sizes may make no sense then.
         """
-        typical = self.graph.typical_sizes
-        varying = {name: sizes.near(_NEAR) for name, sizes in self.graph.sizes.items() if len(sizes.near(_NEAR)) > 1}
-        if self.is_calibrated or not varying:
+        if self.is_calibrated or not self.graph.sizes:
             return ()
         nbytes = sum(int(value.nbytes) for value in self.inputs.values() if isinstance(value, np.ndarray))
-        most = min(_MOST_IN_TURN, _BYTES_IN_TURN // max(1, nbytes))
-        least = max(near[0] - typical[name] for name, near in varying.items())
-        last = min(near[-1] - typical[name] for name, near in varying.items())
-        common = math.gcd(*(typical[name] for name in varying))
-        power = common & -common
-        while last // power - -(-least // power) + 1 < _FEWEST_IN_TURN and power > 1:
-            power //= 2
-        multiples = range(-(-least // power), last // power + 1)
-        steps = [power * each for each in sorted(multiples, key=lambda each: (abs(each), each))[:most]]
-        if len(steps) < _FEWEST_IN_TURN:
-            return ()
-        return [typical | {name: typical[name] + step for name in varying} for step in steps]
+        return sizes_in_turn(self.graph.sizes, min(_MOST_IN_TURN, _BYTES_IN_TURN // max(1, nbytes)))
 
     def inputs_of(self, sizes: Mapping[str, int]) -> Mapping[str, Any]:
         """Return random inputs of these sizes, by symbol, which the search does not use."""

@@ -62,7 +62,7 @@ def test_one_plan_runs_every_size_of_a_range(tmp_path: Path) -> None:
     assert plan.record["model"]["input_shapes"] == {"x": ["1..3", "1..40@9", 8]}
     said = " ".join(cli("explain", package).output.split())
     assert "kernels are measured with batch=2, tokens=9" in said
-    assert "plans are compared as users call them, with 3 sizes near those in turn" in said
+    assert "whole plans are timed by `run`, with 3 sizes near these in turn" in said
     session = collage.load(package)
     for batch, count in ((1, 1), (3, 40), (2, 9), (1, 17), (3, 2), (1, 1)):
         check(session, model, tokens(batch, count, seed=count))

@@ -12,6 +12,7 @@ import onnx_ir
 
 from collage.command_start import command_began
 from collage.commands.optimize import optimize
+from collage.commands.optimizing.beside_each_other import beside_each_other
 from collage.commands.optimizing.buckets import merged, plan_of_record
 from collage.commands.optimizing.optimized import trusted_as_written
 from collage.options import OptimizeOptions
@@ -79,7 +80,7 @@ def optimize_shapes(
 
     Args:
         model: An ONNX file, or a model in memory.
-        each: What to do, for each of the `possible_shapes`, see `beside_each_other`; only these differ.
+        each: What to do, for each of the `possible_shapes`; only these differ.
         progress: Receives progress updates.
         registry: The toolchains; those installed if None.
 
@@ -92,7 +93,7 @@ def optimize_shapes(
         _check_options(each[0])
     folder, began = TemporaryFolder(), time.monotonic()
     records, packages, origins = [], [], []
-    for number, options in enumerate(each):
+    for number, options in enumerate(beside_each_other(each)):
         if len(each) > 1:
             progress.message(f"shapes {number + 1} of {len(each)}: {described(options.input_shapes)}")
         budget_s = _share_s(options.budget_s, began, len(each) - number)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from collage.commands.optimizing.beside_each_other import beside_each_other
 from collage.commands.optimizing.origin import origin_of
 from collage.options import OptimizeOptions
 from collage.report.documents.codec import record_from_document
@@ -92,8 +93,9 @@ def up_to_date(model: Path, each: Sequence[OptimizeOptions], output: Path) -> Up
     try:
         # opened first: without a database nothing is hashed
         with open_database(each[0].tuning_db, read_only=True) as database:
-            origins = [origin for options in each if (origin := origin_of(model, options)) is not None]
-            whole = len(origins) == len(each)
+            wanted = beside_each_other(each)
+            origins = [origin for options in wanted if (origin := origin_of(model, options)) is not None]
+            whole = len(origins) == len(wanted)
             known = database.get_document(Concluded, _joined(origins)) if whole else None
     except (CollageError, OSError):  # whatever it is, the optimization will say so
         return None

@@ -26,7 +26,7 @@ from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import size_symbols
 
 _KEPT_SIZES: Final = 256
-"""Most sets of sizes whose runs stay bound. Their memory is one, but a library may keep something for each binding."""
+"""Most sets of sizes whose runs stay bound. They share memory, but a library may keep something for each binding."""
 _KEPT_STEPS: Final = 1024
 """Most steps of these runs together."""
 _NAMED_OUTSIDE: Final = 16

@@ -1,6 +1,7 @@
 """Values for a model's inputs: the user's, random ones, and samples for calibration and for a metric."""
 
 from collage.setup.inputs.calibration import Calibration, calibration_samples, digest_values
+from collage.setup.inputs.changing_sizes import sizes_in_turn
 from collage.setup.inputs.labelled import Labelled, LabelledSamples, labelled_samples
 from collage.setup.inputs.random_arrays import (
     DRAWS,
@@ -25,5 +26,6 @@ __all__ = [
     "given_values",
     "labelled_samples",
     "random_inputs",
+    "sizes_in_turn",
     "specs_as_given",
 ]
