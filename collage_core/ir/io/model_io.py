@@ -20,6 +20,7 @@ import onnx_ir as ir
 from collage_core.errors import ExternalDataError, ModelFileError
 from collage_core.ir.graph.order import circle, described, is_ordered
 from collage_core.ir.graph.walk import bodies
+from collage_core.ir.io.function_types import describe_function_inputs
 from collage_core.ir.io.message_check import objection
 from collage_core.ir.io.other_files import guessed
 from collage_core.ir.io.quiet import only_errors_of
@@ -165,6 +166,7 @@ def _deserialize(proto: onnx.ModelProto, source: str) -> ir.Model:
     except Exception as error:
         raise ModelFileError(source, _first_line(error)) from error
     _order(model, source)
+    describe_function_inputs(model)
     return model
 
 
