@@ -14,6 +14,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
 from collage_testing.graphs import GraphBuilder
 from collage_testing.kit.host_kernels import python
+from collage_testing.kit.received import received
 
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)
 HOST = Host(system="Linux x86_64", cpu="test", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(H100,))
@@ -36,7 +37,7 @@ def proposed(plugin: object, of: onnx_ir.Model | DataflowGraph, target: Target) 
 
 def largest_of(candidates: Iterable[CandidateKernel]) -> KernelFunction:
     """Make the kernel function of the candidate of most nodes; of several, the first."""
-    return kernel_function(max(candidates, key=lambda each: len(each.sub_graph.names)).sub_graph, "kernel")
+    return received(kernel_function(max(candidates, key=lambda each: len(each.sub_graph.names)).sub_graph, "kernel"))
 
 
 def scaled_weight(g: GraphBuilder, name: str, *shape: int, dtype: onnx_ir.DataType = _FLOAT) -> onnx_ir.Value:

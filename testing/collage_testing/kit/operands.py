@@ -11,6 +11,7 @@ from collage.reference.judge import Judge
 from collage_core.contract import Artifact, KernelFunction, ValueKind, weight_named
 from collage_core.fusion import SubGraph, kernel_function
 from collage_core.ir.graph.canonical import canonical_form
+from collage_testing.kit.received import received
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def operands(
     given = [run.values[str(value.name)] for value in form.inputs]
     expected = [run.values.get(str(value.name)) for value in form.outputs]
     conditioning = [run.conditioning.get(str(value.name)) for value in form.outputs]
-    function = kernel_function(sub_graph, "kernel")
+    function = received(kernel_function(sub_graph, "kernel"))
     judge = Judge.over(function.model.graph, run, correct=correct, relative=tolerance, mismatched=tolerance)
     return function, Operands(given, expected, conditioning, judge)
 

@@ -78,7 +78,9 @@ def check_plausible(stream: DeviceStream) -> DeviceTimes:
     times = time_device(stream)
     for line in (times.to_device, times.from_device, times.within):
         assert len(line) == len(SIZES)
-        assert line[-1][1] > line[0][1] > 0  # 4 MiB take longer than 4 KiB
+        assert min(us for _, us in line) > 0
+        if line is not times.within:  # there 4 MiB can take less than the host takes to enqueue the copy
+            assert line[-1][1] > line[0][1]
         figures = CopyFigures.fitted(line)
         assert figures.copy_us(SIZES[-1]) == pytest.approx(line[-1][1], rel=0.5)
     assert times.graphs[-1][1] >= times.graphs[0][1] > 0
