@@ -6,6 +6,9 @@ import ctypes
 import importlib
 import importlib.metadata
 import importlib.util
+import sys
+import threading
+from typing import Any
 
 from collage_cuda import PrimaryContexts, wheel_driver
 from collage_cudnn.library import Cudnn
@@ -42,7 +45,7 @@ def open_library() -> Cudnn:
         OSError: If there is no frontend, or no library.
     """
     try:
-        frontend = importlib.import_module("cudnn")
+        frontend = _imported()
         frontend.backend_version()
     except ImportError as error:
         raise OSError(f"nvidia-cudnn-frontend cannot be imported: {error}") from error
@@ -50,3 +53,43 @@ def open_library() -> Cudnn:
         raise OSError(f"libcudnn.so.9 cannot be loaded: {error}") from error
     # the loader gives the library that the frontend has loaded, which goes by this name wherever it came from
     return Cudnn(frontend, ctypes.CDLL("libcudnn.so.9"), PrimaryContexts())
+
+
+def _imported() -> Any:
+    """Import the frontend without PyTorch.
+
+    Its module for users of PyTorch, `cudnn.wrapper`, imports that wherever it is installed: seconds in each worker. It
+    does without, and finds PyTorch when it first needs it.
+    """
+    hidden = _Hidden("torch")
+    sys.meta_path.insert(0, hidden)
+    try:
+        frontend = importlib.import_module("cudnn")
+        wrapper = importlib.import_module("cudnn.wrapper")
+    finally:
+        sys.meta_path.remove(hidden)
+    if wrapper.torch is None and importlib.util.find_spec("torch") is not None:
+        wrapper.torch = _Later("torch")
+    return frontend
+
+
+class _Hidden:
+    """A finder by which this thread does not find a module; others do, and who has imported it keeps it."""
+
+    def __init__(self, module: str) -> None:
+        self._module, self._thread = module, threading.get_ident()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if name == self._module and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError(f"{name} is not wanted here", name=name)
+
+
+class _Later:
+    """A module that is imported when something of it is asked for."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
