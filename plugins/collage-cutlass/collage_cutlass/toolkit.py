@@ -25,8 +25,15 @@ HEADERS_VERSION = "4.2.0.0"
 OLDEST_NVCC = (12, 0)
 """Oldest nvcc that supports `sm_90a`."""
 
-FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", "-shared")
-"""Flags that nvcc always gets. Without `NDEBUG` CUTLASS asserts in device code."""
+FLAGS = (
+    "-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-shared",
+)  # fmt: skip
+"""Flags that nvcc always gets.
+
+Without `NDEBUG` CUTLASS asserts in device code. What is hidden is a library's own: GCC has a process keep one of each
+static member of a template (`STB_GNU_UNIQUE`), and by these CUTLASS 2.x remembers that it has allowed a kernel its
+shared memory. A second library of the same template then did not ask for its own kernel, and could not launch it.
+"""
 
 
 class CompileError(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -67,6 +68,23 @@ def check_without_a_device(call: Call, function: str) -> None:
         return
     with pytest.raises(DeviceError, match=f"{function}: .*(driver|device)"):
         call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "tiles"), [("gemm", TILES), ("gemm", HOPPER_TILES), ("conv", TILES)])
+def test_a_library_shows_its_own_functions_alone(
+    kind: str, tiles: Mapping[str, Sequence[AnyTile]], compiler: Nvcc, tmp_path: Path
+) -> None:
+    """Static members that two libraries of one process show are one, whatever each has made ready."""
+    kernel = Kernel(kind=kind, numbers=NUMBERS["f16"], activation="Swish", source=Source.NONE, tile=tiles["f16"][-1])
+    library = tmp_path / "library.so"
+    library.write_bytes(compiler.compiled(kernel.text, HOPPER.flags, LIMIT_S))
+
+    said = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True)
+
+    shown = {line.split()[-1] for line in said.stdout.splitlines()}
+    shown -= {name for name in shown if name.startswith(("_ZNSt", "_ZNKSt"))}  # C++'s own library insists on these
+    assert shown == {f"collage_{name}" for name in (kind, "move", "chain", "status", "error")}
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ inline cutlass::Status on(int device) {
 
 }  // namespace collage
 
-extern "C" char const* collage_error(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
+COLLAGE_EXPORTED char const* collage_error(int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); }
 
 namespace collage {
 
@@ -77,7 +77,7 @@ void move(CollageMove const* of, cudaStream_t stream) {
 }  // namespace collage
 
 /// Enqueues; returns what `collage::answered` says.
-extern "C" int collage_move(CollageMove const* of, void* stream) {
+COLLAGE_EXPORTED int collage_move(CollageMove const* of, void* stream) {
   cutlass::Status status = collage::on(of->device);
   if (status == cutlass::Status::kSuccess) {
     if (of->narrowed) {

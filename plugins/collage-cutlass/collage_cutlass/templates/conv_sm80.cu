@@ -33,7 +33,7 @@ struct CollageConv {
 };
 
 /// Enqueues; returns what `collage::answered` says.
-extern "C" int collage_conv(CollageConv const* of, void* stream) {
+COLLAGE_EXPORTED int collage_conv(CollageConv const* of, void* stream) {
   cutlass::Status status = collage::on(of->device);
   if (status != cutlass::Status::kSuccess) return collage::answered(status);
   cutlass::conv::Conv2dProblemSize problem(of->n, of->h, of->w, of->c, of->k, of->r, of->s, of->p, of->q, of->pad_h,

@@ -4,6 +4,10 @@
 // what one has): x is what was summed up, the vector has a number for each column, the source one for each element or,
 // with strides of 0, again for each column. Everything is computed in float32 and rounded once.
 
+// All else stays inside a library: static members of CUTLASS's templates say that a kernel was made ready for a device,
+// and a process has one of each for all libraries that show them.
+#define COLLAGE_EXPORTED extern "C" __attribute__((visibility("default")))
+
 namespace collage {
 
 struct Identity {
@@ -137,10 +141,10 @@ using Activation = collage::COLLAGE_ACTIVATION;
 constexpr collage::Source kSource = collage::Source::COLLAGE_SOURCE;
 
 // One element on the host, so that what was compiled can be checked where there is no GPU.
-extern "C" float collage_chain(float first, float second, float x, float bias, float source) {
+COLLAGE_EXPORTED float collage_chain(float first, float second, float x, float bias, float source) {
   return collage::Chain<Activation, kSource>{first, second}(x, bias, source);
 }
 
-extern "C" char const* collage_status(int status) {
+COLLAGE_EXPORTED char const* collage_status(int status) {
   return cutlassGetStatusString(static_cast<cutlass::Status>(status));
 }

@@ -49,7 +49,7 @@ struct CollageGemm {
 };
 
 /// Enqueues; returns what `collage::answered` says.
-extern "C" int collage_gemm(CollageGemm const* of, void* stream) {
+COLLAGE_EXPORTED int collage_gemm(CollageGemm const* of, void* stream) {
   cutlass::Status status = collage::on(of->device);
   if (status != cutlass::Status::kSuccess) return collage::answered(status);
   auto mode = of->batch > 1 ? cutlass::gemm::GemmUniversalMode::kBatched : cutlass::gemm::GemmUniversalMode::kGemm;

@@ -110,7 +110,7 @@ typename Of::Arguments told(CollageGemm const* of) {
 }  // namespace
 
 /// Enqueues; returns what `collage::answered` says.
-extern "C" int collage_gemm(CollageGemm const* of, void* stream) {
+COLLAGE_EXPORTED int collage_gemm(CollageGemm const* of, void* stream) {
   cutlass::Status status = collage::on(of->device);
   if (status != cutlass::Status::kSuccess) return collage::answered(status);
   auto* source = static_cast<Result const*>(of->source);
