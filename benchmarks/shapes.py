@@ -54,7 +54,7 @@ MOST: Final = 1.03
 """Limit of the upper end of an expected ratio."""
 WRONG: Final = 1e-3
 """Largest error of an output, relative to its scale: plans are in the model's own types."""
-ROUNDS: Final = 12
+ROUNDS: Final = 16
 PASSES: Final = 8
 """Processes of each contender in which sizes change, and how often each runs every size while it is timed."""
 DYNAMIC: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime_session.py", "openvino": "openvino_request.py"}
@@ -113,6 +113,13 @@ CASES: Final[Mapping[str, Case]] = {
         sizes=_BATCHES,
         every=_BATCHES,
         inputs=images("pixel_values", None, 3, 224, 224),
+    ),
+    "segmenter": Case(
+        model="segmenter_any_batch",
+        options=("--input-shapes", "image:[1|2|4|8|16,3,256,256]"),
+        sizes=_BATCHES,
+        every=_BATCHES,
+        inputs=images("image", None, 3, 256, 256),
     ),
     "bert": Case(
         model="bert_base_6_dynamic",

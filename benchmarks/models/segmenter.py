@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import onnx
 
 from benchmarks.models.entry import Entry, images
@@ -63,23 +64,47 @@ def inverted_residual(g: GraphWriter, x: str, block: Block) -> str:
 
 def resize(g: GraphWriter, x: str, size: int) -> str:
     """Append bilinear upsampling of an image to `size` x `size` pixels."""
-    sizes = g.ints(1, g.channels(x), size, size)
-    return g.op("Resize", x, "", "", sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel")
+    return _resized(g, x, "", g.ints(1, g.channels(x), size, size))
+
+
+def enlarge(g: GraphWriter, x: str, times: int) -> str:
+    """Append bilinear upsampling of images to `times` their height and width."""
+    return _resized(g, x, g.constant(np.array([1, 1, times, times], np.float32), "scales"), "")
+
+
+def _resized(g: GraphWriter, x: str, scales: str, sizes: str) -> str:
+    return g.op("Resize", x, "", scales, sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel")
 
 
 def skeleton() -> onnx.ModelProto:
     """Build the segmenter: image [1, 3, 512, 512] -> classes [1, 512, 512] (int64)."""
     g = GraphWriter("segmenter")
-    x = g.op("HardSwish", g.conv(g.input("image", [1, 3, SIZE, SIZE]), 16, 3, stride=2))
+    x, low = _features(g, g.input("image", [1, 3, SIZE, SIZE]))
+    x = resize(g, g.op("Relu", g.conv(x, 128)), SIZE // 8)
+    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
+    classes = g.op("ArgMax", resize(g, logits, SIZE), axis=1, keepdims=0)
+    return g.model(classes, rename=["classes"])
+
+
+def any_batch_skeleton() -> onnx.ModelProto:
+    """Build the segmenter for any number of images: [batch, 3, 256, 256] -> classes [batch, 256, 256] (int64)."""
+    g = GraphWriter("segmenter_any_batch")
+    x, low = _features(g, g.input("image", ["batch", 3, SIZE // 2, SIZE // 2]))
+    x = enlarge(g, g.op("Relu", g.conv(x, 128)), 2)
+    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
+    classes = g.op("ArgMax", enlarge(g, logits, 8), axis=1, keepdims=0)
+    return g.model(classes, rename=["classes"])
+
+
+def _features(g: GraphWriter, image: str) -> tuple[str, str]:
+    """Append the backbone; return its last features, at stride 16, and those of the skip, at stride 8."""
+    x = g.op("HardSwish", g.conv(image, 16, 3, stride=2))
     low = x
     for index, block in enumerate(BLOCKS):
         if index == LOW_LEVEL:
             low = x
         x = inverted_residual(g, x, block)
-    x = resize(g, g.op("Relu", g.conv(x, 128)), SIZE // 8)
-    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
-    classes = g.op("ArgMax", resize(g, logits, SIZE), axis=1, keepdims=0)
-    return g.model(classes, rename=["classes"])
+    return x, low
 
 
 ENTRIES = (

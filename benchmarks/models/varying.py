@@ -12,6 +12,8 @@ from benchmarks.models.detector import SIZE, any_size_skeleton
 from benchmarks.models.entry import Entry, Inputs, images
 from benchmarks.models.exported import load
 from benchmarks.models.pytorch import bert_inputs
+from benchmarks.models.segmenter import SIZE as SEGMENTED
+from benchmarks.models.segmenter import any_batch_skeleton
 
 GPT2_LAYERS: Final = 6
 
@@ -43,6 +45,12 @@ ENTRIES = (
         skeleton=functools.partial(load, "gpt2_6_with_past"),
         inputs=gpt2_inputs,
         large=True,
+    ),
+    Entry(
+        name="segmenter_any_batch",
+        about="the segmenter of the suite for a symbolic batch of images of half the side: upsampling and ArgMax inside",
+        skeleton=any_batch_skeleton,
+        inputs=images("image", 1, 3, SEGMENTED // 2, SEGMENTED // 2),
     ),
     MODELS["mobilenet_v2"],
 )
