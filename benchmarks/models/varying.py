@@ -48,7 +48,7 @@ ENTRIES = (
     ),
     Entry(
         name="segmenter_any_batch",
-        about="the segmenter of the suite for a symbolic batch of images of half the side: upsampling and ArgMax inside",
+        about="the segmenter for a symbolic batch of images of half the side; upsampling and ArgMax in the graph",
         skeleton=any_batch_skeleton,
         inputs=images("image", 1, 3, SEGMENTED // 2, SEGMENTED // 2),
     ),
