@@ -14,6 +14,8 @@ from pathlib import Path
 _LEAST_LEFT_S = 45.0
 """Least remaining time to start a step, in seconds."""
 _TAIL = 600
+_ERROR = "Error: "
+"""What `collage` begins its last words with, behind lines of progress."""
 
 
 class OutOfTimeError(Exception):
@@ -100,7 +102,8 @@ def made(done: Path, command: Sequence[str], deadline_s: float, again: bool = Fa
     if run.returncode == 0 and done.is_file():
         refused.unlink(missing_ok=True)
         return ""
-    reason = " ".join((run.stderr.strip() or run.stdout.strip())[-_TAIL:].split()) or f"status {run.returncode}"
+    said = (run.stderr.strip() or run.stdout.strip())[-_TAIL:]
+    reason = " ".join(said[max(0, said.rfind(_ERROR)) :].split()) or f"status {run.returncode}"
     refused.write_text(reason, encoding="utf-8")
     return reason
 

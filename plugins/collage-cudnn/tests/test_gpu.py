@@ -1,7 +1,7 @@
 """Numbers of every form and type, all variants, and calls in a CUDA graph.
 
 Each test runs on two machines: in the default run on one without a GPU, where the library is emulated on a fake device,
-and with `-m gpu` on a real one, which needs the library and CuPy. Nobody has run the latter yet.
+and with `-m gpu` on a real one, which needs the library and CuPy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Numbers of every type, precision and activation by both generations of kernels, and calls in a CUDA graph.
 
 Each test runs on two machines: in the default run on one without a GPU, where nvcc and its libraries are emulated on a
-fake device, and with `-m gpu` on a real one, which needs nvcc, the headers and CuPy. Nobody has run the latter yet. It
-compiles some eighty kernels.
+fake device, and with `-m gpu` on a real one, which needs nvcc, the headers and CuPy. It compiles some eighty kernels.
 """
 
 from __future__ import annotations

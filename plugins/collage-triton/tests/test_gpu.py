@@ -1,7 +1,7 @@
 """On a device: numbers in every variant, kernels that were saved, graphs, and the whole contract.
 
-The same tests run on a GPU, where one is (marker `gpu`; nobody has run them there yet), and on one emulated by Triton's
-interpreter; the long lists there only in part.
+The same tests run on a GPU, where one is (marker `gpu`), and on one emulated by Triton's interpreter; the long lists
+there only in part.
 """
 
 from __future__ import annotations
