@@ -65,7 +65,7 @@ def _imported() -> Any:
     sys.meta_path.insert(0, hidden)
     try:
         frontend = importlib.import_module("cudnn")
-        wrapper = importlib.import_module("cudnn.wrapper")
+        wrapper: Any = importlib.import_module("cudnn.wrapper")
     finally:
         sys.meta_path.remove(hidden)
     if wrapper.torch is None and importlib.util.find_spec("torch") is not None:
