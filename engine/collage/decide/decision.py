@@ -234,14 +234,22 @@ def _last(contenders: Sequence[Timed]) -> list[Timed]:
 
 
 def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
-    """Compute the interval of the ratio over the rounds in which both contenders ran."""
+    """Compute the interval of the ratio over the rounds in which both contenders ran.
+
+    If one left before the other joined, as may be once the plan that ran all rounds turned out wrong, over their rounds
+    that are nearest in time.
+    """
     return _interval(contender, incumbent, seed, lambda c: c.rounds_us)
 
 
 def _interval(one: Timed, other: Timed, seed: int, rounds: Callable[[Timed], Sequence[Sequence[float]]]) -> Interval:
     first, end = max(one.first_round, other.first_round), min(one.end, other.end)
-    shared = [rounds(c)[first - c.first_round : end - c.first_round] for c in (one, other)]
-    return ratio_interval(*shared, seed=seed)
+    if first < end:
+        shared = [rounds(c)[first - c.first_round : end - c.first_round] for c in (one, other)]
+        return ratio_interval(*shared, seed=seed)
+    count = min(len(rounds(one)), len(rounds(other)))
+    nearest = [rounds(c)[-count:] if c.end <= first else rounds(c)[:count] for c in (one, other)]
+    return ratio_interval(*nearest, seed=seed)
 
 
 def _middle(rounds: Sequence[Sequence[float]]) -> float:

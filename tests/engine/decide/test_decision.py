@@ -146,6 +146,19 @@ def test_who_joined_late_is_compared_over_the_rounds_since_then() -> None:
     assert {name: ratio.value for name, ratio in decision.ratios.items()} == {"a": 1.0, "mixed-1": 0.9, "mixed-2": 0.8}
 
 
+def test_who_joined_when_another_had_left_is_compared_with_its_last_rounds() -> None:
+    """The incumbent of both times turned out wrong; the machine was half as fast at first."""
+    before = Timed(name="a", single=True, kernels=1, toolchains=1, rounds_us=((200.0,) * 3,) * 2 + ((100.0,) * 3,) * 3)
+    late = Timed(
+        name="b", single=True, kernels=1, toolchains=1, rounds_us=((80.0,) * 3,) * 2 + ((60.0,) * 3,), first_round=5
+    )
+
+    decision = decide([before, late], seed=0)
+
+    assert (decision.winner, decision.incumbent) == ("b", "b")
+    assert decision.ratios["a"].value == pytest.approx(100 / 80)
+
+
 def test_plans_without_a_single_toolchain_are_compared_over_the_rounds_that_all_ran() -> None:
     first = Timed(
         name="mixed-1", single=False, kernels=2, toolchains=2, rounds_us=((50.0,) * 3,) * 12 + ((100.0,) * 3,) * 6
