@@ -187,6 +187,22 @@ def conditioning_of(
     )
 
 
+def assumed_conditioning(expected: np.ndarray[Any, Any]) -> Conditioning:
+    """Return what rounding may do to a tensor of which nothing was measured: what it does to sums of its scale.
+
+    Args:
+        expected: Its elements, floating-point.
+    """
+    flat = expected.reshape(-1)
+    sample = flat[:: flat.size // _SAMPLE | 1].astype(np.float64)
+    magnitudes = np.abs(sample[np.isfinite(sample)])
+    octaves = octave_of(magnitudes) - _LOWEST
+    octaves[magnitudes == 0] = 0
+    sentinel = _sentinel(np.bincount(octaves, minlength=_OCTAVES))
+    scale, unit = _scale(flat, sentinel), unit_of(expected.dtype)
+    return Conditioning(scale=scale, sentinel=sentinel, unit=unit, zero_noise=scale * unit)
+
+
 def unit_of(dtype: np.dtype[Any]) -> float:
     """Return the unit of rounding that kernels of a floating-point type are held to.
 

@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage.reference.choices import Behind, Choice, choice_behind, depends_on_open, wrong_choices
-from collage.reference.conditioning import Conditioning
+from collage.reference.conditioning import Conditioning, assumed_conditioning
 from collage.reference.discrepancy import Discrepancy, is_floating
 from collage.reference.discrepancy import compare as compared
 from collage.reference.exact_values import exact_values
@@ -102,6 +102,7 @@ class Judge:
             quanta: As for `Judge`.
         """
         given = {str(value.name) for value in graph.inputs}
+        assumed: dict[str, Conditioning] = {}
 
         def between(value: ir.Value) -> Behind | None:
             if (constant := constant_of(value)) is not None:
@@ -109,7 +110,13 @@ class Judge:
             name = str(value.name)
             if name not in run.values:
                 return None
-            return np.asarray(run.values[name]), None if name in given else run.conditioning.get(name)
+            numbers = np.asarray(run.values[name])
+            if name in given or not is_floating(numbers):
+                return numbers, None
+            known = run.conditioning.get(name) or assumed.get(name)
+            if known is None:  # there was not the time or the memory to find out; exact it is not
+                known = assumed[name] = assumed_conditioning(numbers)
+            return numbers, known
 
         return cls(graph, correct=correct, relative=relative, mismatched=mismatched, quanta=quanta, behind=between)
 

@@ -66,6 +66,24 @@ def test_any_of_the_best_is_right_and_one_that_is_clearly_worse_is_not(moved: st
     assert "1 by more than rounding explains" in judged(nodes, "int64 y", others, **inputs)
 
 
+@pytest.mark.parametrize("mask", [[], [-1e9] * 4])
+def test_scores_of_which_nothing_is_known_but_their_size_are_not_exact(mask: list[float]) -> None:
+    """As where memory did not do for the second run; masks do not make everything alike."""
+    x = np.hstack([tied(64), np.full((64, len(mask)), mask, np.float32)])
+    weight = np.full((1, x.shape[1]), 1.37, np.float32)
+    kinds = f"float[64, {x.shape[1]}] x, float[1, {x.shape[1]}] w"
+    nodes = f"{{ {SCORES} y = ArgMax<axis = 1>(s) }}"
+    model = ir.from_onnx_text(f'<ir_version: 10, opset_import: ["" : 21]> g ({kinds}) => (int64[64, 1] y) {nodes}')
+    run = evaluate(model, {"x": x, "w": weight})
+    judge = Judge.over(model.graph, run, correct=True, relative=1e-3, mismatched=0.0)
+    others = RANDOM.choice([0, 1, 2, 4, 17, 29], (64, 1))
+
+    assert run.conditioning == {}
+    assert judge.verdict("y", others, run.values["y"], None).problem == ""
+    others[5] = 3
+    assert "1 by more than rounding explains" in judge.verdict("y", others, run.values["y"], None).problem
+
+
 def test_the_second_best_is_wrong_by_a_margin_that_rounding_does_not_make() -> None:
     x = tied(64)
     x[:, 3] = 1 - 5e-5
