@@ -61,8 +61,11 @@ class _Interruption:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> Iterator[None]:
+def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> Iterator[Callable[[float], None]]:
     """Interrupt a block of Python code that exceeds a time limit.
+
+    The block gets a function that leaves it at least some seconds from then on. It has no effect inside of another time
+    limit of the block, nor where one around this passes first.
 
     The limit applies only in the main thread of a system with interval timers; elsewhere the block runs without
     a limit. A timer that is already set is restored afterwards with its remaining time. A time limit
@@ -79,7 +82,7 @@ def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> It
     """
     again_s = _AGAIN_S if again_s is None else again_s
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-        yield
+        yield lambda least_s: None
         return
     interruption = _Interruption()
     before = signal.signal(signal.SIGALRM, interruption)
@@ -89,9 +92,15 @@ def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> It
     if is_outer_first:
         signal.setitimer(signal.ITIMER_REAL, left, again_s)
     is_outer_due = False
+
+    def leave(least_s: float) -> None:
+        if signal.getsignal(signal.SIGALRM) is interruption and not is_outer_first:
+            now, _ = signal.getitimer(signal.ITIMER_REAL)
+            signal.setitimer(signal.ITIMER_REAL, max(now, least_s), again_s)
+
     try:
         try:
-            yield
+            yield leave
         finally:
             interruption.counts = False
     except _Overrun as overrun:

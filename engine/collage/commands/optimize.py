@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import onnx_ir
@@ -107,13 +107,13 @@ def optimize(
     opening = Environment.open(workload, SetupChoices.of(options, budget), registry=registry, progress=progress)
     try:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(budget.enforced("optimizing the model", _KEPT))
+            finishing = stack.enter_context(budget.enforced("optimizing the model", _KEPT))
             with clock.phase("prepare"):
                 environment = stack.enter_context(opening)
             stack.enter_context(full_disk_named(environment.graph, environment.toolchains.folder))
             origin = origin_of(model, options) if registry is None else None
             graph_choices = choices.over(environment.graph, environment.toolchains.targets())
-            return _Optimization(environment, options, graph_choices, progress, clock, origin).run()
+            return _Optimization(environment, options, graph_choices, progress, clock, origin, finishing).run()
     finally:
         progress.done()
 
@@ -129,6 +129,7 @@ class _Optimization:
         progress: Progress,
         clock: PhaseClock,
         origin: str | None,
+        finishing: Callable[[], None],
     ) -> None:
         self._environment = environment
         self._options = options
@@ -136,6 +137,7 @@ class _Optimization:
         self._progress = progress
         self._clock = clock
         self._origin = origin
+        self._finishing = finishing
         self._given = graph_choices.choices.given
         self._tie_breaking = graph_choices.choices.tie_breaking
         self._pool = environment.pool
@@ -214,6 +216,7 @@ class _Optimization:
                 explored, plans, timings = self._fed_back(explored, plans, timings)
             if self._options.search == "two-level" and self._given is None:
                 explored, plans, timings = self._changed(explored, plans, timings)
+            self._finishing()
             kept = self._kept(plans, timings, explored.pool)
         with self._clock.phase("peaks"):
             limits = self._limits(explored, kept)

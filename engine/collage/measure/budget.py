@@ -24,6 +24,9 @@ _LEAST_S = 20.0
 verified.
 """
 
+_FINISHING_S = 20.0
+"""Seconds in which a run may build and verify a plan that has been timed, though its budget is spent."""
+
 _AGAIN_S = 30.0
 """Seconds in which an interrupted run ends its processes and removes its files before it is interrupted again."""
 
@@ -107,8 +110,11 @@ class Budget:
         return min(seconds, max(least_s, self.left_s))
 
     @contextlib.contextmanager
-    def enforced(self, what: str, advice: str = "Give it more time with --budget.") -> Iterator[None]:
+    def enforced(self, what: str, advice: str = "Give it more time with --budget.") -> Iterator[Callable[[], None]]:
         """Interrupt what goes on for long after the end of the budget.
+
+        The block gets a function to call when nothing but the last steps are to be done: it leaves some seconds for
+        these, so that what was found is not lost with them.
 
         Args:
             what: Name of the work, for the error.
@@ -118,12 +124,12 @@ class Budget:
             BudgetError: If that happens.
         """
         if math.isinf(self.seconds):
-            yield
+            yield lambda: None
             return
         until = max(self.ends + _GRACE * self.seconds + _GRACE_S, self.ends - self.seconds + _LEAST_S)
         try:
-            with time_limit(max(_GRACE_S, until - self.clock()), what, again_s=_AGAIN_S):
-                yield
+            with time_limit(max(_GRACE_S, until - self.clock()), what, again_s=_AGAIN_S) as leave:
+                yield lambda: leave(_FINISHING_S)
         except DeadlineExceededError as error:
             if error.what != what:
                 raise

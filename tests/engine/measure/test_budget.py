@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
 
 import pytest
@@ -89,3 +90,26 @@ def test_a_candidate_gets_a_share_of_the_budget(budget_s: float | None, deadline
     options = OptimizeOptions(preset="quick", budget_s=budget_s)
 
     assert measure_settings(options, threads=1).deadline_s == deadline_s
+
+
+@pytest.mark.parametrize(("finishing_s", "least_s"), [(3600.0, 3000.0), (1.0, 0.0)])
+def test_the_last_steps_have_some_seconds_at_least(
+    finishing_s: float, least_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FINISHING_S", finishing_s)
+
+    with Budget.begin(60.0).enforced("the run") as finishing:
+        before, _ = signal.getitimer(signal.ITIMER_REAL)
+        finishing()
+        left, again = signal.getitimer(signal.ITIMER_REAL)
+
+    assert least_s < left <= max(before, finishing_s)
+    assert again == module._AGAIN_S
+
+
+def test_within_another_limit_nothing_is_put_off() -> None:
+    with Budget.begin(60.0).enforced("the run") as finishing, time_limit(30.0, "a rule"):
+        finishing()
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+
+    assert left <= 30.0
