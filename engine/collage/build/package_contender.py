@@ -103,7 +103,8 @@ def trial_call(
         package: Path of the package.
         inputs: Path of a document of `write_values` with the model's inputs.
         outputs: Path of the document to write the outputs to.
-        profile: Path of the JSON document to write: median microseconds by call site, and device work.
+        profile: Path of the JSON document to write: median microseconds by call site, without those that a run
+            launches as part of a graph, and device work.
         blobs: Directory for the bytes of the outputs.
         threads: CPU threads of each kernel.
         probe: Paths of other inputs, and of what it gives for them; nothing is written if it fails on these.
@@ -117,8 +118,10 @@ def trial_call(
         made = dict(zip(names, session.run(None, feeds), strict=True))
         steps = session.profile(feeds, runs=profiled_runs(time.perf_counter() - began)).steps
         write_values(Path(outputs), made, BlobStore(Path(blobs)))
-        times = {step.name: step.median_us for step in steps if step.target != "host"}
         work = to_jsonable(describe_work(session.device_work()))
+        # a profile calls these one by one, and what a launch of each then takes is not in the run
+        captured = {name for launch in session.launches if launch.mode == "graph" for name in launch.steps}
+        times = {step.name: step.median_us for step in steps if step.target != "host" and step.name not in captured}
         Path(profile).write_text(json.dumps({"measured_us": times, "work": work}), encoding="utf-8")
         if probe:
             with contextlib.suppress(CollageError):

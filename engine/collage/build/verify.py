@@ -35,7 +35,7 @@ class Verified:
 
     Attributes:
         max_error: Largest error of an output, relative to its scale.
-        measured_us: Median time of each call site within the whole run.
+        measured_us: Median time of each call site within the whole run; not of those launched as part of a graph.
         site_errors: Error of each call site on the captured values.
         unchecked: By name, reason for which a node, or the model for some sizes, is unchecked: the reference could not
             compute it itself, or its output has no reference value, or it is zero, or NaN, everywhere.

@@ -75,6 +75,15 @@ def test_a_plan_that_was_not_profiled_shows_predicted_shares() -> None:
     assert "52,340            -   59.3 %" in text
 
 
+def test_a_region_that_was_not_profiled_has_its_predicted_share_beside_others() -> None:
+    first, *others = RECORD.regions
+    regions = (dataclasses.replace(first, measured_us=0.0), *others)
+
+    text = shown(regions_table(dataclasses.replace(RECORD, regions=regions)))
+
+    assert "52,340            -   57.6 %" in text
+
+
 def test_refusals_are_grouped_and_brackets_are_text() -> None:
     text = shown(refusals_table(RECORD.refusals))
 

@@ -116,6 +116,13 @@ def test_its_copies_are_those_it_needs(record: Record) -> None:
     }
 
 
+def test_what_a_run_launches_in_a_graph_has_no_time_of_its_own(record: Record) -> None:
+    timed = {region.target for region in record.regions if region.measured_us}
+
+    assert timed == {"near"}
+    assert {region.target for region in record.regions} == {"near", "far@fake:0"}
+
+
 def test_in_another_process_its_stretches_are_captured(ran: Ran) -> None:
     assert ran.facts["launches"] == [["fake:0", "graph", 2, ""]] * 2
 

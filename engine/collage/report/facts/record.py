@@ -200,7 +200,8 @@ class RegionFacts:
         cost_us: Predicted cost: measured alone, as deployed.
         cost_ci95_us: Interval in which another measurement would be, by how far measurements repeat on this machine;
             None if that is not known.
-        measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled.
+        measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled, as kernels are
+            that a run launches as one graph.
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
         limit: The least time that the machine allows it, by estimate; None if nothing is known of the machine.
@@ -222,9 +223,14 @@ class RegionFacts:
     precision: PrecisionFacts | None = None
 
     @property
+    def time_us(self) -> float:
+        """Median in place, or else the predicted cost."""
+        return self.measured_us or self.cost_us
+
+    @property
     def share_of_peak(self) -> float | None:
         """Share of the machine's peak it runs at, in place or else alone; above 1 too; None if not estimated."""
-        return None if self.limit is None else self.limit.share_of(self.measured_us or self.cost_us)
+        return None if self.limit is None else self.limit.share_of(self.time_us)
 
     @property
     def prediction_error(self) -> float | None:

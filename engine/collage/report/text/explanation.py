@@ -120,17 +120,16 @@ def _contender(contender: ContenderFacts) -> str:
 
 def _regions(writer: _Writer, record: Record, everything: bool) -> None:
     writer.heading(f"Regions ({len(record.regions)}, in execution order)")
-    profiled = any(region.measured_us for region in record.regions)
-    whole = sum(_time(region, profiled) for region in record.regions)
+    whole = sum(region.time_us for region in record.regions)
     for region in record.regions:
-        share = figures.percent(_time(region, profiled), whole)
+        share = figures.percent(region.time_us, whole)
         nodes = figures.counted(len(region.nodes), "node")
         writer.say(f"{region.id}  {region.target}: {nodes}, {share} of the time", indent=0)
         times = f"{figures.microseconds(region.cost_us)} us predicted"
         if region.cost_ci95_us is not None:
             low, high = map(figures.microseconds, region.cost_ci95_us)
             times += f" [{low}, {high}] by how far measurements repeat here"
-        if profiled:
+        if region.measured_us:
             change = figures.change(region.measured_us, region.cost_us)
             times += f", {figures.microseconds(region.measured_us)} us in place ({change})"
         writer.say(f"{times}; error at its boundary {figures.error(region.error)}", indent=4)
@@ -308,10 +307,6 @@ def _taken(device: DeviceFacts) -> str:
         f"{copies}; launching a graph behind a copy {figures.microseconds(device.start_us)} us more, "
         f"being waited for {figures.microseconds(device.wait_us)} us, all measured{cache}"
     )
-
-
-def _time(region: RegionFacts, profiled: bool) -> float:
-    return region.measured_us if profiled else region.cost_us
 
 
 def _some(names: Sequence[str], everything: bool) -> str:

@@ -42,7 +42,7 @@ def misprediction_lines(record: Record) -> tuple[str, ...]:
         for each in record.comparison.contenders[1:]
         if each.latency_ms is not None and each.latency_ms != kept and _is_far(each.prediction_error)
     ]
-    whole_us = sum(region.measured_us for region in record.regions)
+    whole_us = sum(region.time_us for region in record.regions)
     regions = [
         region
         for region in record.regions

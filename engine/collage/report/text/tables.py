@@ -102,8 +102,7 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
         limit: Maximum number of regions listed; the costliest are kept. None for all.
     """
     regions = record.regions
-    profiled = any(region.measured_us for region in regions)
-    times = {region.id: region.measured_us if profiled else region.cost_us for region in regions}
+    times = {region.id: region.time_us for region in regions}
     kept = {region.id for region in sorted(regions, key=lambda r: (-times[r.id], r.id))[:limit]}
     whole = sum(times.values())
     estimated = record.machine is not None
@@ -113,12 +112,13 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
     def add_row(
         names: tuple[str, str, str], rows: Sequence[RegionFacts], of_peak: float | None, style: str = ""
     ) -> None:
+        measured = [region.measured_us for region in rows]
         add_cells(
             table,
             *names,
             str(sum(len(region.nodes) for region in rows)),
             figures.microseconds(sum(region.cost_us for region in rows)),
-            figures.microseconds(sum(region.measured_us for region in rows) if profiled else None),
+            figures.microseconds(sum(measured) if all(measured) else None),
             figures.percent(sum(times[region.id] for region in rows), whole),
             *((share_of_peak(of_peak),) if estimated else ()),
             style=style,
