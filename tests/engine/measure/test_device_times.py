@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from collage.devices.providers import Providers
-from collage.measure.clocks.device_times import SIZES, time_device
+from collage.measure.clocks.device_times import SIZES, WITHIN_SIZES, time_device
 from collage.measure.wire.outcomes import DeviceTimes
 from collage_core.contract import CopyFigures, DeviceStream
 from collage_core.errors import DeviceLostError, DeviceMemoryError
@@ -22,7 +22,7 @@ def test_the_line_through_a_fake_device_s_times_is_what_it_declares() -> None:
 
     declared = CopyFigures(latency_us=COPY_US, bytes_per_us=BYTES_PER_US)
     for line, share in ((times.to_device, 1), (times.from_device, 1), (times.within, 10)):
-        assert [size for size, _ in line] == list(SIZES)
+        assert [size for size, _ in line] == list(WITHIN_SIZES if line is times.within else SIZES)
         found = CopyFigures.fitted(line)
         assert found.latency_us == pytest.approx(declared.latency_us / share, rel=1e-5)
         assert found.bytes_per_us == pytest.approx(declared.bytes_per_us * share, rel=1e-5)
@@ -78,11 +78,9 @@ def check_plausible(stream: DeviceStream) -> DeviceTimes:
     times = time_device(stream)
     for line in (times.to_device, times.from_device, times.within):
         assert len(line) == len(SIZES)
-        assert min(us for _, us in line) > 0
-        if line is not times.within:  # there 4 MiB can take less than the host takes to enqueue the copy
-            assert line[-1][1] > line[0][1]
+        assert line[-1][1] > line[0][1] > 0
         figures = CopyFigures.fitted(line)
-        assert figures.copy_us(SIZES[-1]) == pytest.approx(line[-1][1], rel=0.5)
+        assert figures.copy_us(line[-1][0]) == pytest.approx(line[-1][1], rel=0.5)
     assert times.graphs[-1][1] >= times.graphs[0][1] > 0
     assert times.wait_us > 0
     return times
@@ -99,4 +97,4 @@ def test_a_gpu_s_times_are_plausible() -> None:
     times = check_plausible(stream)
 
     assert times.cache_bytes >= 1 << 18  # the smallest of any that CUDA 12 supports
-    assert 2 * SIZES[-1] < stream.free_bytes
+    assert 2 * WITHIN_SIZES[-1] < stream.free_bytes

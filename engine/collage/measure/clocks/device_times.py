@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from collage.devices.opening import is_lost
@@ -15,6 +15,8 @@ from collage_core.errors import DeviceMemoryError
 
 SIZES: Final = (1 << 12, 1 << 15, 1 << 18, 1 << 22)
 """Sizes in bytes of the timed copies: small ones show the latency, large ones the time per byte."""
+WITHIN_SIZES: Final = tuple(4 * size for size in SIZES)
+"""Sizes of the copies within a device: an H200 copies 4 MiB in less time than the host takes to enqueue the copy."""
 GRAPH_SIZES: Final = (1, 4, 16)
 
 _FEW_BYTES = 256
@@ -39,7 +41,10 @@ def time_device(device: DeviceStream, clock_ns: Callable[[], int] = time.perf_co
     sizes = [size for size in SIZES if 2 * size <= device.free_bytes // 2]
     if len(sizes) < 2:
         raise DeviceMemoryError(device.name, f"{device.free_bytes} bytes are free, too few to time copies")
-    here, other = device.allocate(sizes[-1]), device.allocate(sizes[-1])
+    wide = [size for size in WITHIN_SIZES if 2 * size <= device.free_bytes // 2]
+    wide = wide if len(wide) > 1 else sizes
+    most = max(sizes[-1], wide[-1])
+    here, other = device.allocate(most), device.allocate(most)
     pinned = device.allocate_host(sizes[-1])
     pinned[...] = 0  # has the pages there, and the device's memory defined
     device.write(here.pointer, pinned)
@@ -54,13 +59,13 @@ def time_device(device: DeviceStream, clock_ns: Callable[[], int] = time.perf_co
     def within(size: int) -> None:
         device.copy(other.pointer, here.pointer, size)
 
-    def line(copy: Callable[[int], None]) -> tuple[tuple[int, float], ...]:
+    def line(copy: Callable[[int], None], sizes: Sequence[int] = sizes) -> tuple[tuple[int, float], ...]:
         return tuple((size, stopwatch.median_us(functools.partial(copy, size))) for size in sizes)
 
     return DeviceTimes(
         to_device=line(to_device),
         from_device=line(from_device),
-        within=line(within),
+        within=line(within, wide),
         graphs=_graphs(device, stopwatch, lambda: to_device(sizes[0]), lambda: within(_FEW_BYTES)),
         wait_us=_wait_us(device, clock_ns),
         cache_bytes=device.cache_bytes,
