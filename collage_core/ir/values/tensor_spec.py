@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 from typing import Any, cast
 
@@ -88,12 +89,17 @@ class TensorSpec:
         """
         if self.dtype is None:
             raise ValueError(f"{self.name!r} is not a tensor")
-        return np.dtype(self.dtype.numpy())
+        return _numpy_dtype(self.dtype)
 
     @property
     def nbytes(self) -> int:
         """Bytes of its `static_shape`."""
         return math.prod(self.static_shape) * self.numpy_dtype.itemsize
+
+
+@functools.cache
+def _numpy_dtype(dtype: onnx_ir.DataType) -> np.dtype[Any]:
+    return np.dtype(dtype.numpy())  # a look-up and a conversion; binding a run asks for hundreds
 
 
 def name_of_type(kind: onnx_ir.TypeProtocol | None) -> str:
