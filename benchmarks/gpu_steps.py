@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 _LEAST_LEFT_S = 45.0
 """Least remaining time to start a step, in seconds."""
 _TAIL = 600
-_ERROR = "Error: "
+_ERROR = re.compile(r"^\s*Error: ", re.MULTILINE)
 """What `collage` begins its last words with, behind lines of progress."""
 
 
@@ -102,8 +103,9 @@ def made(done: Path, command: Sequence[str], deadline_s: float, again: bool = Fa
     if run.returncode == 0 and done.is_file():
         refused.unlink(missing_ok=True)
         return ""
-    said = (run.stderr.strip() or run.stdout.strip())[-_TAIL:]
-    reason = " ".join(said[max(0, said.rfind(_ERROR)) :].split()) or f"status {run.returncode}"
+    said = run.stderr.strip() or run.stdout.strip()
+    last = [found.start() for found in _ERROR.finditer(said)]
+    reason = " ".join(said[last[-1] if last else -_TAIL :][:_TAIL].split()) or f"status {run.returncode}"
     refused.write_text(reason, encoding="utf-8")
     return reason
 

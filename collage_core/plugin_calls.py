@@ -64,8 +64,8 @@ class _Interruption:
 def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> Iterator[Callable[[float], None]]:
     """Interrupt a block of Python code that exceeds a time limit.
 
-    The block gets a function that leaves it at least some seconds from then on. It has no effect inside of another time
-    limit of the block, nor where one around this passes first.
+    The block gets a function that leaves it at least some seconds from then on, or as many as a time limit around this
+    one leaves. It has no effect inside of another time limit of the block.
 
     The limit applies only in the main thread of a system with interval timers; elsewhere the block runs without
     a limit. A timer that is already set is restored afterwards with its remaining time. A time limit
@@ -94,9 +94,15 @@ def time_limit(seconds: float, what: str, *, again_s: float | None = None) -> It
     is_outer_due = False
 
     def leave(least_s: float) -> None:
-        if signal.getsignal(signal.SIGALRM) is interruption and not is_outer_first:
-            now, _ = signal.getitimer(signal.ITIMER_REAL)
-            signal.setitimer(signal.ITIMER_REAL, max(now, least_s), again_s)
+        nonlocal is_outer_first
+        if signal.getsignal(signal.SIGALRM) is not interruption or is_outer_first:
+            return
+        now, _ = signal.getitimer(signal.ITIMER_REAL)
+        until = max(now, least_s)
+        if isinstance(before, _Interruption) and left:
+            outer = max(left - (time.monotonic() - began), 1e-3)
+            is_outer_first, until = outer < until, min(outer, until)
+        signal.setitimer(signal.ITIMER_REAL, until, again_s)
 
     try:
         try:

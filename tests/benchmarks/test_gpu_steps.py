@@ -22,6 +22,15 @@ def test_a_step_is_done_once_and_a_refusal_is_remembered(tmp_path: Path) -> None
     assert count.read_text() == "xy"
 
 
+def test_of_what_a_command_says_its_error_is_kept(tmp_path: Path) -> None:
+    said = "preparing ... done\\nError: the plan does not run: RuntimeError: CUDA error 700\\nrun it again"
+    fails = [sys.executable, "-c", f"raise SystemExit('{said}')"]
+
+    assert made(tmp_path / "made", fails, 3600.0) == (
+        "Error: the plan does not run: RuntimeError: CUDA error 700 run it again"
+    )
+
+
 def test_a_step_that_took_too_long_is_not_held_against_it(tmp_path: Path) -> None:
     done = tmp_path / "made"
 

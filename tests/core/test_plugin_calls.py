@@ -97,6 +97,29 @@ def test_the_outer_limit_holds_after_an_inner_one_passed() -> None:
         work()
 
 
+def test_a_block_can_be_left_more_time_and_never_less() -> None:
+    with time_limit(600, "the work") as leave:
+        leave(7200)
+        more, again_s = signal.getitimer(signal.ITIMER_REAL)
+        leave(1)
+        same, _ = signal.getitimer(signal.ITIMER_REAL)
+
+    assert 3600 < same <= more <= 7200
+    assert again_s == plugin_calls._AGAIN_S
+
+
+def test_a_block_is_left_no_more_than_the_limit_around_it_leaves() -> None:
+    def work() -> None:
+        with time_limit(600, "inner") as leave:
+            leave(7200)
+            left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+            assert 600 < left_s <= 900
+            sleeping()
+
+    with pytest.raises(DeadlineExceededError, match="outer"), time_limit(900, "outer"):
+        work()
+
+
 def test_the_outer_limit_holds_within_an_inner_one() -> None:
     with pytest.raises(DeadlineExceededError, match="outer"), time_limit(0.01, "outer"), time_limit(3600, "inner"):
         time.sleep(60)

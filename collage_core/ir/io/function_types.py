@@ -6,6 +6,7 @@ that nodes produce (seen with 1.0 and 1.1). What a call passes is described wher
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -14,18 +15,21 @@ import onnx_ir as ir
 def describe_function_inputs(model: ir.Model) -> None:
     """Give inputs of functions the type and shape of what calls pass to them, in place.
 
-    An input that is described already keeps what it has. One to which two calls pass values of different types or
-    shapes gets none.
+    An input that is described already keeps what it has. One gets nothing to which two calls pass values of different
+    types or shapes, or of which a call says nothing. Calls count that are made from the main graph on.
 
     Args:
         model: Its values outside of functions are described as far as known.
     """
     calls: dict[ir.OperatorIdentifier, list[ir.Node]] = {}
-    bodies: list[ir.Graph] = [model.graph, *(function.graph for function in model.functions.values())]
-    for body in bodies:
+    bodies = [model.graph]
+    for body in bodies:  # to which functions are added as they are found
         for node in body.all_nodes():
-            if node.op_identifier() in model.functions:
-                calls.setdefault(node.op_identifier(), []).append(node)
+            if (called := model.functions.get(node.op_identifier())) is None:
+                continue
+            if node.op_identifier() not in calls:
+                bodies.append(called.graph)
+            calls.setdefault(node.op_identifier(), []).append(node)
     described = 1
     while described:  # what a function is told, it can pass on to those that it calls
         described = sum(
@@ -48,7 +52,7 @@ def _describe(inside: ir.Value, passed: Sequence[ir.Value]) -> bool:
         return False
     first, news = passed[0], False
     if inside.type is None and first.type is not None and all(each.type == first.type for each in passed):
-        inside.type, news = first.type, True
+        inside.type, news = copy.copy(first.type), True
     if inside.shape is None and first.shape is not None and all(each.shape == first.shape for each in passed):
         inside.shape, news = first.shape.copy(), True
     return news

@@ -212,6 +212,7 @@ class _Optimization:
             self._notes.append(certified(explored.pool, explored.result.total_us))
         with self._clock.phase("refine"):
             timings = self._timer(self._options.effective).run(plans)
+            self._finishing()
             if self._given is None:
                 explored, plans, timings = self._fed_back(explored, plans, timings)
             if self._options.search == "two-level" and self._given is None:

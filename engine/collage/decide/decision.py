@@ -165,6 +165,7 @@ def decide(
         if ratios[c.name].high < 1.0
         and ratios[c.name].value < DISPLACE_BELOW
         and c.end >= incumbent.end  # it did not leave because it would not be kept
+        and _ran_together(c, incumbent)
     ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:
@@ -237,14 +238,18 @@ def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
     """Compute the interval of the ratio over the rounds in which both contenders ran.
 
     If one left before the other joined, as may be once the plan that ran all rounds turned out wrong, over their rounds
-    that are nearest in time.
+    that are nearest in time. The machine may have changed between, so nothing is decided by that.
     """
     return _interval(contender, incumbent, seed, lambda c: c.rounds_us)
 
 
+def _ran_together(one: Timed, other: Timed) -> bool:
+    return max(one.first_round, other.first_round) < min(one.end, other.end)
+
+
 def _interval(one: Timed, other: Timed, seed: int, rounds: Callable[[Timed], Sequence[Sequence[float]]]) -> Interval:
     first, end = max(one.first_round, other.first_round), min(one.end, other.end)
-    if first < end:
+    if _ran_together(one, other):
         shared = [rounds(c)[first - c.first_round : end - c.first_round] for c in (one, other)]
         return ratio_interval(*shared, seed=seed)
     count = min(len(rounds(one)), len(rounds(other)))
@@ -263,6 +268,8 @@ def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, I
         return f"{incumbent.name} alone is kept: {' and '.join(failed)} could not be built or run"
     if not challengers:
         return f"{incumbent.name} alone is kept: the search found no mixed plan worth timing"
+    if not _ran_together(challengers[0], incumbent):
+        return f"{incumbent.name} alone is kept: the best mixed plan was not timed beside it"
     ratio = ratios[challengers[0].name]
     verdict = "slower" if ratio.value >= 1 else "not faster beyond doubt"
     return (

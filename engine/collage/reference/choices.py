@@ -105,6 +105,22 @@ def choice_behind(output: ir.Value) -> Choice | None:
         value = node.inputs[0]
 
 
+def is_moved(value: ir.Value, given: Callable[[ir.Value], bool]) -> bool:
+    """Return whether a value's elements are elements of one that is given, in other places.
+
+    Args:
+        value: A value of a graph.
+        given: Tells which values are.
+    """
+    while not given(value):
+        node = value.producer()
+        standard = node is not None and node.domain in ("", "ai.onnx") and node.op_type in _MOVING - {"Cast"}
+        if node is None or not standard or node.inputs[0] is None:
+            return False
+        value = node.inputs[0]
+    return True
+
+
 def needed_values(values: Iterable[ir.Value]) -> frozenset[str]:
     """Return the names of what judging the choices behind some values takes."""
     choices = filter(None, map(choice_behind, values))
@@ -214,9 +230,7 @@ def _as_good(
     possible = (index >= 0) & (index < extent)
     one = rows[row, np.where(possible, index, 0)].astype(np.float64)
     other = rows[row, right].astype(np.float64)
-    allowed: Any = 0.0
-    if conditioning is not None:
-        allowed = conditioning.tolerance(one) + conditioning.tolerance(other)
+    allowed = _allowed(one, conditioning) + _allowed(other, conditioning)
     fits: np.ndarray[Any, Any] = possible & ((np.abs(one - other) <= allowed) | (one == other))
     return fits
 
@@ -225,15 +239,23 @@ def _may_compare(choice: Choice, origins: np.ndarray[Any, Any], read: Callable[[
     """Return where two numbers are within tolerance of each other, or not comparable."""
     shape = _chosen_shape(choice, read)
     sides = []
-    allowed: Any = 0.0
+    allowed = np.zeros(origins.shape)
     for value in choice.operands:
         numbers, conditioning = read(value)
         side = np.broadcast_to(numbers, shape).reshape(-1)[origins].astype(np.float64)
         sides.append(side)
-        allowed = allowed + (0.0 if conditioning is None else conditioning.tolerance(side))
+        allowed += _allowed(side, conditioning)
     if len(sides) == 1:  # compared with itself
         return np.ones(origins.shape, bool)
-    return np.abs(sides[0] - sides[1]) <= allowed
+    with np.errstate(invalid="ignore"):  # infinities of one sign
+        return np.abs(sides[0] - sides[1]) <= allowed
+
+
+def _allowed(numbers: np.ndarray[Any, Any], conditioning: Conditioning | None) -> np.ndarray[Any, Any]:
+    """Return how far each number may be off; what is infinite is exact."""
+    if conditioning is None:
+        return np.zeros(numbers.shape)
+    return np.where(np.isfinite(numbers), conditioning.tolerance(numbers), 0.0)
 
 
 def _may_round(choice: Choice, made: np.ndarray[Any, Any], origins: np.ndarray[Any, Any], read: Any) -> Any:

@@ -37,6 +37,8 @@ _SENTINEL: Final = 10
 """Empty octaves between the numbers of a tensor and the larger ones that are sentinels, such as masks."""
 _USUAL: Final = 0.999
 """Share of the magnitudes that are at most the tensor's scale."""
+_USUAL_OCTAVES: Final = 3
+"""Octaves from the median up to the largest number of a tensor that has no masks, about: those of normal numbers."""
 _SAMPLE: Final = 1 << 20
 """Elements at most, about, that the scale of a tensor is taken from."""
 _BLOCK: Final = 1 << 16
@@ -198,8 +200,11 @@ def assumed_conditioning(expected: np.ndarray[Any, Any]) -> Conditioning:
     magnitudes = np.abs(sample[np.isfinite(sample)])
     octaves = octave_of(magnitudes) - _LOWEST
     octaves[magnitudes == 0] = 0
-    sentinel = _sentinel(np.bincount(octaves, minlength=_OCTAVES))
+    counts = np.bincount(octaves, minlength=_OCTAVES)
+    sentinel = _sentinel(counts)
     scale, unit = _scale(flat, sentinel), unit_of(expected.dtype)
+    if counts[1:].any():  # masks may be too near to be told apart, and too many for a percentile
+        scale = min(scale, math.ldexp(1.0, _median_octave(counts) + _LOWEST + _USUAL_OCTAVES))
     return Conditioning(scale=scale, sentinel=sentinel, unit=unit, zero_noise=scale * unit)
 
 

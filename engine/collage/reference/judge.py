@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from collage.reference.choices import Behind, Choice, choice_behind, depends_on_open, wrong_choices
+from collage.reference.choices import Behind, Choice, choice_behind, depends_on_open, is_moved, wrong_choices
 from collage.reference.conditioning import Conditioning, assumed_conditioning
 from collage.reference.discrepancy import Discrepancy, is_floating
 from collage.reference.discrepancy import compare as compared
@@ -111,10 +111,11 @@ class Judge:
             if name not in run.values:
                 return None
             numbers = np.asarray(run.values[name])
+            known = run.conditioning.get(name) or assumed.get(name)
             if name in given or not is_floating(numbers):
                 return numbers, None
-            known = run.conditioning.get(name) or assumed.get(name)
-            if known is None:  # there was not the time or the memory to find out; exact it is not
+            if known is None and not is_moved(value, lambda each: str(each.name) in given):
+                # there was not the time or the memory to find out what rounding does to it
                 known = assumed[name] = assumed_conditioning(numbers)
             return numbers, known
 

@@ -188,7 +188,8 @@ class PerturbedRun:
         for start in range(0, flat.size, _PERIOD):
             part = flat[start : start + _PERIOD]
             part *= self._signs[: part.size]
-        flat += array.reshape(-1)
+        with np.errstate(invalid="ignore"):  # what is infinite stays
+            flat += array.reshape(-1)
         moved = by.astype(array.dtype)
         finite = np.isfinite(array)
         return moved if finite.all() else np.where(finite, moved, array)

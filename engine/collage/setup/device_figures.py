@@ -25,7 +25,7 @@ class MeasuredDevice:
     """What was measured of a device of a machine."""
 
     KIND: ClassVar[str] = "device"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     times: DeviceTimes
 

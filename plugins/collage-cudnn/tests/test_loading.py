@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -19,18 +18,17 @@ NAMES = ("cudnn", "cudnn.wrapper", "torch")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a frontend that imports PyTorch as NVIDIA's does; these modules are as if never imported."""
-    kept = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
+    for name in NAMES:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that all is as before in the end
+        monkeypatch.delitem(sys.modules, name)
     for name, text in FILES.items():
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path
-    for name in NAMES:
-        sys.modules.pop(name, None)
-    sys.modules.update(kept)
+    return tmp_path
 
 
 def test_pytorch_is_imported_when_something_of_it_is_asked_for(folder: Path) -> None:

@@ -6,6 +6,7 @@ fake device, and with `-m gpu` on a real one, which needs nvcc, the headers and 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,9 @@ def emulated() -> DeviceMachine:
     return DeviceMachine.fake(Toolchain("cutlass", plugin_over(FakeCompiler())), HOST, FakeDevice("cuda:0"))
 
 
+@functools.cache
 def real() -> DeviceMachine:
+    """The same machine for all tests, which compile each kernel once."""
     machine = DeviceMachine.real(Toolchain("cutlass", CutlassPlugin()))
     if isinstance(machine, Unsupported):
         pytest.skip(machine.reason)

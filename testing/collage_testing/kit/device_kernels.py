@@ -49,7 +49,7 @@ from collage_core.contract import Artifact, DeviceStream, Host, KernelFunction, 
 from collage_core.registry import Toolchain
 from collage_testing.kit import fake_providers
 from collage_testing.kit.bound_kernel import BoundKernel
-from collage_testing.kit.contexts import build_context, run_context
+from collage_testing.kit.contexts import MemoryBlobs, build_context, run_context
 from collage_testing.kit.device_calls import asked_of
 from collage_testing.kit.fake_device import FakeDevice
 
@@ -67,6 +67,7 @@ class DeviceMachine:
         stream: Of the device.
         providers: Who provides devices of that machine, as `Executable.build` wants it.
         is_real: Whether the device is there.
+        blobs: What the toolchain keeps from one function to the next, such as compiled kernels.
     """
 
     toolchain: Toolchain
@@ -74,6 +75,7 @@ class DeviceMachine:
     stream: DeviceStream
     providers: Providers
     is_real: bool
+    blobs: MemoryBlobs = dataclasses.field(default_factory=MemoryBlobs)
 
     @classmethod
     def fake(cls, toolchain: Toolchain, host: Host, device: FakeDevice) -> Self:
@@ -154,8 +156,9 @@ class DeviceMachine:
             AssertionError: If the toolchain refuses; gives its reason.
             LoweringError: If it fails.
         """
-        usual = {"effort": 2, "deadline_s": _DEADLINE_S, "max_variants": _MOST_VARIANTS, "launch": target.launch}
-        build = build_context(scratch, **({"host": self.host} | usual | fields))
+        usual: dict[str, Any] = {"host": self.host, "blobs": self.blobs, "effort": 2, "deadline_s": _DEADLINE_S}
+        usual |= {"max_variants": _MOST_VARIANTS, "launch": target.launch}
+        build = build_context(scratch, **(usual | fields))
         answer = self.toolchain.lower(target, function, build)
         if isinstance(answer, Unsupported):
             raise AssertionError(f"{target.name} refuses {function.name}: {answer.reason}")

@@ -159,6 +159,17 @@ def test_who_joined_when_another_had_left_is_compared_with_its_last_rounds() -> 
     assert decision.ratios["a"].value == pytest.approx(100 / 80)
 
 
+def test_a_mixed_plan_displaces_nobody_beside_whom_it_was_not_timed() -> None:
+    """The machine was half as fast at first, so the plan that joined later is the slower one."""
+    single = Timed(name="b", single=True, kernels=1, toolchains=1, rounds_us=((200.0,) * 3,) * 3)
+    late = Timed(name="mixed", single=False, kernels=2, toolchains=2, rounds_us=((110.0,) * 3,) * 6, first_round=12)
+
+    decision = decide([single, late], seed=0)
+
+    assert (decision.winner, decision.incumbent) == ("b", "b")
+    assert decision.reason == "b alone is kept: the best mixed plan was not timed beside it"
+
+
 def test_plans_without_a_single_toolchain_are_compared_over_the_rounds_that_all_ran() -> None:
     first = Timed(
         name="mixed-1", single=False, kernels=2, toolchains=2, rounds_us=((50.0,) * 3,) * 12 + ((100.0,) * 3,) * 6

@@ -44,6 +44,12 @@ def test_memory_for_the_small_copies_only_is_enough() -> None:
     assert [size for size, _ in times.to_device] == list(SIZES[:3])
 
 
+def test_with_memory_for_two_sizes_copies_within_are_of_these_too() -> None:
+    times = time_device(FakeDevice(memory_bytes=1 << 18).open("fake:0"))
+
+    assert [size for size, _ in times.within] == [size for size, _ in times.to_device] == list(SIZES[:2])
+
+
 def test_with_less_the_device_is_not_measured_and_says_why() -> None:
     with pytest.raises(DeviceMemoryError, match="4096 bytes are free, too few to time copies"):
         time_device(FakeDevice(memory_bytes=4096).open("fake:0"))

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from collage.reference import evaluate
+from collage.reference.choices import is_moved
 from collage.reference.judge import Judge
 
 RANDOM = np.random.default_rng(11)
@@ -66,7 +67,39 @@ def test_any_of_the_best_is_right_and_one_that_is_clearly_worse_is_not(moved: st
     assert "1 by more than rounding explains" in judged(nodes, "int64 y", others, **inputs)
 
 
-@pytest.mark.parametrize("mask", [[], [-1e9] * 4])
+@pytest.mark.parametrize("conditioned", [False, True])
+def test_a_score_that_is_masked_is_never_right(conditioned: bool) -> None:
+    nodes = "t = Mul(x, w) s = Where(m, t, low) y = ArgMax(s) z = Greater(s, low)"
+    kinds = "bool[4] m, float[4] x, float[4] w, float low"
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g ({kinds}) => (int64[1] y, bool[4] z) {{ {nodes} }}'
+    model = ir.from_onnx_text(text)
+    model = ir.serde.deserialize_model(onnx.shape_inference.infer_shapes(ir.serde.serialize_model(model)))
+    x, mask = np.float32([1, 2, 9, 3]), np.array([True, True, False, True])
+    feeds = {"m": mask, "x": x, "w": np.float32([1.5] * 4), "low": np.float32(-np.inf)}
+    run = evaluate(model, feeds, conditioned=conditioned)
+    judge = Judge.over(model.graph, run, correct=True, relative=1e-3, mismatched=0.0)
+
+    def problem(name: str, made: Any) -> str:
+        return judge.verdict(name, made, run.values[name], run.conditioning.get(name)).problem
+
+    assert problem("y", np.array([3])) == problem("z", mask) == ""
+    assert "1 by more than rounding explains" in problem("y", np.array([2]))
+    assert "3 by more than rounding explains" in problem("z", np.zeros(4, bool))
+
+
+def test_what_only_moves_is_as_exact_as_what_is_given() -> None:
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[4] x, int64[2] to) => (float[2, 2] z) '
+    model = ir.from_onnx_text(text + "{ s = Reshape(x, to) y = Transpose(s) z = Neg(y) }")
+    x, values = model.graph.inputs[0], {str(node.outputs[0].name): node.outputs[0] for node in model.graph}
+
+    moved = {name for name, value in values.items() if is_moved(value, lambda each: each is x)}
+
+    assert moved == {"s", "y"}
+    assert is_moved(x, lambda each: each is x)
+    assert not is_moved(x, lambda each: False)
+
+
+@pytest.mark.parametrize("mask", [[], [-1e9] * 4, [-100.0] * 4])
 def test_scores_of_which_nothing_is_known_but_their_size_are_not_exact(mask: list[float]) -> None:
     """As where memory did not do for the second run; masks do not make everything alike."""
     x = np.hstack([tied(64), np.full((64, len(mask)), mask, np.float32)])

@@ -9,7 +9,14 @@ import pytest
 
 from collage.devices.this_host import this_host
 from collage.measure.wire.outcomes import DeviceTimes, Failed, Stage
-from collage.setup.device_figures import ASSUMED, DeviceFigures, WorkerMeter, device_figures, warm_devices
+from collage.setup.device_figures import (
+    ASSUMED,
+    DeviceFigures,
+    MeasuredDevice,
+    WorkerMeter,
+    device_figures,
+    warm_devices,
+)
 from collage.store.memory import MemoryStore
 from collage_core.contract import Target, Unsupported
 
@@ -67,7 +74,8 @@ def test_figures_are_the_lines_through_what_was_measured() -> None:
     "known",
     [
         {"body": {}},
-        {"version": 2},
+        {"version": MeasuredDevice.VERSION - 1},
+        {"version": MeasuredDevice.VERSION + 1},
         {"body": {"times": {"to_device": "fast"}}},
         {"body": {"to": [1.0, 3.0]}},
     ],

@@ -7,6 +7,7 @@ on NVIDIA's by the toolchains that are usable there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -60,8 +61,9 @@ def emulated() -> Iterator[Place]:
         )
 
 
+@functools.cache
 def cuda() -> Place:
-    """Every toolchain that is installed and has a plain target on the GPU."""
+    """Every toolchain that is installed and has a plain target on the GPU; the same for all tests, to compile once."""
     found, reasons = {}, []
     for name, toolchain in Registry.discover().toolchains.items():
         machine = DeviceMachine.real(toolchain)

@@ -200,8 +200,8 @@ class RegionFacts:
         cost_us: Predicted cost: measured alone, as deployed.
         cost_ci95_us: Interval in which another measurement would be, by how far measurements repeat on this machine;
             None if that is not known.
-        measured_us: Median in place, from the per-kernel profile of the final plan; 0 if not profiled, as kernels are
-            that a run launches as one graph.
+        measured_us: Median in place, from the per-kernel profile of the final plan; 0 if it has none: not profiled, or
+            launched as part of a graph.
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
         limit: The least time that the machine allows it, by estimate; None if nothing is known of the machine.
