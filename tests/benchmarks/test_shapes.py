@@ -115,6 +115,26 @@ def test_a_model_whose_sizes_vary_runs_at_several(name: str) -> None:
         assert len(scores) == len(classes) > 0
 
 
+def test_the_segmenter_answers_for_each_image_of_a_batch() -> None:
+    model = VARYING["segmenter_any_batch"].build()
+    onnx.checker.check_model(model, full_check=True)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    images = np.random.default_rng(0).standard_normal((2, 3, 256, 256), np.float32)
+
+    [both], [first] = session.run(None, {"image": images}), session.run(None, {"image": images[:1]})
+
+    assert (both.shape, both.dtype) == ((2, 256, 256), np.int64)
+    assert len(np.unique(both)) > 1
+    assert float(np.mean(both[:1] != first)) < 1e-4
+
+
+def test_a_difference_of_shape_or_type_is_infinite() -> None:
+    right = np.array([1, 2])
+
+    assert shapes.difference(right[:1], right) == shapes.difference(right.astype(np.int32), right) == math.inf
+    assert shapes.difference(np.array([math.nan, 1.0]), np.array([1.0, 1.0])) == math.inf
+
+
 def test_times_of_changing_sizes_are_by_contender_size_and_round(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
