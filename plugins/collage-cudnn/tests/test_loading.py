@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -49,7 +50,7 @@ def test_pytorch_that_is_imported_stays(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_without_pytorch_the_frontend_has_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
     assert loading._imported().wrapper.torch is None
 

@@ -74,8 +74,8 @@ def test_a_score_that_is_masked_is_never_right(conditioned: bool) -> None:
     text = f'<ir_version: 10, opset_import: ["" : 21]> g ({kinds}) => (int64[1] y, bool[4] z) {{ {nodes} }}'
     model = ir.from_onnx_text(text)
     model = ir.serde.deserialize_model(onnx.shape_inference.infer_shapes(ir.serde.serialize_model(model)))
-    x, mask = np.float32([1, 2, 9, 3]), np.array([True, True, False, True])
-    feeds = {"m": mask, "x": x, "w": np.float32([1.5] * 4), "low": np.float32(-np.inf)}
+    x, mask = np.array([1, 2, 9, 3], np.float32), np.array([True, True, False, True])
+    feeds = {"m": mask, "x": x, "w": np.full(4, 1.5, np.float32), "low": np.float32(-np.inf)}
     run = evaluate(model, feeds, conditioned=conditioned)
     judge = Judge.over(model.graph, run, correct=True, relative=1e-3, mismatched=0.0)
 

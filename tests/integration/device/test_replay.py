@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ def installed_place(request: pytest.FixtureRequest) -> Place:
     return MADE[request.param]()
 
 
-MADE = {"fake": fake, "cuda": cuda}
+MADE: dict[str, Callable[[], Place]] = {"fake": fake, "cuda": cuda}
 
 
 def check(plan: Plan, feeds: dict[str, Any], y: Any) -> None:
