@@ -106,22 +106,27 @@ def likely_lengths(parts: int, median: float, deviation: float, most: int) -> tu
 
 
 _BATCHES: Final = (1, 2, 4, 8, 16)
+
+
+def of_batches(model: str, name: str, side: int) -> Case:
+    """Return the case of a model of images whose batch varies.
+
+    Args:
+        model: As for `Case`.
+        name: The model's input.
+        side: Height and width of an image.
+    """
+    shape = f"[{'|'.join(map(str, _BATCHES))},3,{side},{side}]"
+    inputs = images(name, None, 3, side, side)
+    return Case(
+        model=model, options=("--input-shapes", f"{name}:{shape}"), sizes=_BATCHES, every=_BATCHES, inputs=inputs
+    )
+
+
 _SIDES: Final = tuple(range(320, 641, 32))
 CASES: Final[Mapping[str, Case]] = {
-    "cnn": Case(
-        model="mobilenet_v2",
-        options=("--input-shapes", "pixel_values:[1|2|4|8|16,3,224,224]"),
-        sizes=_BATCHES,
-        every=_BATCHES,
-        inputs=images("pixel_values", None, 3, 224, 224),
-    ),
-    "segmenter": Case(
-        model="segmenter_any_batch",
-        options=("--input-shapes", "image:[1|2|4|8|16,3,256,256]"),
-        sizes=_BATCHES,
-        every=_BATCHES,
-        inputs=images("image", None, 3, 256, 256),
-    ),
+    "cnn": of_batches("mobilenet_v2", "pixel_values", 224),
+    "segmenter": of_batches("segmenter_any_batch", "image", 256),
     "bert": Case(
         model="bert_base_6_dynamic",
         options=("--input-shapes", "input_ids:[1,1..512]", "--buckets", "2"),

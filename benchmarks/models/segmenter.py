@@ -8,6 +8,7 @@ upsampled logits (157 MB) dominate: one runtime is slow at the ArgMax, the other
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import onnx
@@ -62,56 +63,47 @@ def inverted_residual(g: GraphWriter, x: str, block: Block) -> str:
     return g.op("Add", x, y) if block.stride == 1 and g.channels(x) == block.out else y
 
 
-def resize(g: GraphWriter, x: str, size: int) -> str:
-    """Append bilinear upsampling of an image to `size` x `size` pixels."""
-    return _resized(g, x, "", g.ints(1, g.channels(x), size, size))
+def resize(g: GraphWriter, x: str, size: int, scale: int = 0) -> str:
+    """Append bilinear upsampling of an image to `size` x `size` pixels.
 
-
-def enlarge(g: GraphWriter, x: str, times: int) -> str:
-    """Append bilinear upsampling of images to `times` their height and width."""
-    return _resized(g, x, g.constant(np.array([1, 1, times, times], np.float32), "scales"), "")
-
-
-def _resized(g: GraphWriter, x: str, scales: str, sizes: str) -> str:
+    Args:
+        g: Receives the operator.
+        x: The image.
+        size: Height and width of the result.
+        scale: Times as many pixels each way, which holds for any number of images; 0 to give the sizes of one.
+    """
+    scales = g.constant(np.array([1, 1, scale, scale], np.float32), "scales") if scale else ""
+    sizes = "" if scale else g.ints(1, g.channels(x), size, size)
     return g.op("Resize", x, "", scales, sizes, mode="linear", coordinate_transformation_mode="pytorch_half_pixel")
 
 
-def skeleton() -> onnx.ModelProto:
-    """Build the segmenter: image [1, 3, 512, 512] -> classes [1, 512, 512] (int64)."""
-    g = GraphWriter("segmenter")
-    x, low = _features(g, g.input("image", [1, 3, SIZE, SIZE]))
-    x = resize(g, g.op("Relu", g.conv(x, 128)), SIZE // 8)
-    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
-    classes = g.op("ArgMax", resize(g, logits, SIZE), axis=1, keepdims=0)
-    return g.model(classes, rename=["classes"])
+def segmenter(name: str, size: int, batch: int | str) -> onnx.ModelProto:
+    """Build a segmenter: image [batch, 3, size, size] -> classes [batch, size, size] (int64).
 
-
-def any_batch_skeleton() -> onnx.ModelProto:
-    """Build the segmenter for any number of images: [batch, 3, 256, 256] -> classes [batch, 256, 256] (int64)."""
-    g = GraphWriter("segmenter_any_batch")
-    x, low = _features(g, g.input("image", ["batch", 3, SIZE // 2, SIZE // 2]))
-    x = enlarge(g, g.op("Relu", g.conv(x, 128)), 2)
-    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
-    classes = g.op("ArgMax", enlarge(g, logits, 8), axis=1, keepdims=0)
-    return g.model(classes, rename=["classes"])
-
-
-def _features(g: GraphWriter, image: str) -> tuple[str, str]:
-    """Append the backbone; return its last features, at stride 16, and those of the skip, at stride 8."""
-    x = g.op("HardSwish", g.conv(image, 16, 3, stride=2))
+    Args:
+        name: Name of the graph.
+        size: Height and width of an image.
+        batch: Number of images, or the name of a dimension for any number.
+    """
+    g = GraphWriter(name)
+    x = g.op("HardSwish", g.conv(g.input("image", [batch, 3, size, size]), 16, 3, stride=2))
     low = x
     for index, block in enumerate(BLOCKS):
         if index == LOW_LEVEL:
             low = x
         x = inverted_residual(g, x, block)
-    return x, low
+    twice, eightfold = (0, 0) if batch == 1 else (2, 8)
+    x = resize(g, g.op("Relu", g.conv(x, 128)), size // 8, twice)
+    logits = g.op("Add", g.conv(x, CLASSES), g.conv(low, CLASSES))
+    classes = g.op("ArgMax", resize(g, logits, size, eightfold), axis=1, keepdims=0)
+    return g.model(classes, rename=["classes"])
 
 
 ENTRIES = (
     Entry(
         name="segmenter",
         about="150-class segmenter: bilinear upsampling to 512 x 512 and ArgMax in the graph",
-        skeleton=skeleton,
+        skeleton=functools.partial(segmenter, "segmenter", SIZE, 1),
         inputs=images("image", 1, 3, SIZE, SIZE),
     ),
 )

@@ -13,7 +13,7 @@ from benchmarks.models.entry import Entry, Inputs, images
 from benchmarks.models.exported import load
 from benchmarks.models.pytorch import bert_inputs
 from benchmarks.models.segmenter import SIZE as SEGMENTED
-from benchmarks.models.segmenter import any_batch_skeleton
+from benchmarks.models.segmenter import segmenter
 
 GPT2_LAYERS: Final = 6
 
@@ -49,7 +49,7 @@ ENTRIES = (
     Entry(
         name="segmenter_any_batch",
         about="the segmenter for a symbolic batch of images of half the side; upsampling and ArgMax in the graph",
-        skeleton=any_batch_skeleton,
+        skeleton=functools.partial(segmenter, "segmenter_any_batch", SEGMENTED // 2, "batch"),
         inputs=images("image", 1, 3, SEGMENTED // 2, SEGMENTED // 2),
     ),
     MODELS["mobilenet_v2"],

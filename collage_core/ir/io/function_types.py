@@ -21,6 +21,8 @@ def describe_function_inputs(model: ir.Model) -> None:
     Args:
         model: Its values outside of functions are described as far as known.
     """
+    if not model.functions:
+        return
     calls: dict[ir.OperatorIdentifier, list[ir.Node]] = {}
     bodies = [model.graph]
     for body in bodies:  # to which functions are added as they are found

@@ -196,16 +196,15 @@ def assumed_conditioning(expected: np.ndarray[Any, Any]) -> Conditioning:
         expected: Its elements, floating-point.
     """
     flat = expected.reshape(-1)
-    sample = flat[:: flat.size // _SAMPLE | 1].astype(np.float64)
-    magnitudes = np.abs(sample[np.isfinite(sample)])
-    octaves = octave_of(magnitudes) - _LOWEST
-    octaves[magnitudes == 0] = 0
-    counts = np.bincount(octaves, minlength=_OCTAVES)
-    sentinel = _sentinel(counts)
-    scale, unit = _scale(flat, sentinel), unit_of(expected.dtype)
-    if counts[1:].any():  # masks may be too near to be told apart, and too many for a percentile
-        scale = min(scale, math.ldexp(1.0, _median_octave(counts) + _LOWEST + _USUAL_OCTAVES))
-    return Conditioning(scale=scale, sentinel=sentinel, unit=unit, zero_noise=scale * unit)
+    sample = flat[:: flat.size // _SAMPLE | 1]
+    found = conditioning_of(sample)
+    magnitudes = np.abs(sample).astype(np.float64)
+    usual = magnitudes[np.isfinite(magnitudes) & (magnitudes > 0)]
+    if not usual.size:
+        return found
+    # masks may be too near to be told apart, and too many for a percentile
+    largest = float(np.ldexp(1.0, octave_of(np.median(usual)) + _USUAL_OCTAVES))
+    return found.with_noise(min(found.scale, largest) * found.unit)
 
 
 def unit_of(dtype: np.dtype[Any]) -> float:

@@ -74,7 +74,7 @@ def _imported() -> Any:
 
 
 class _Hidden:
-    """A finder by which this thread does not find a module; others do, and who has imported it keeps it."""
+    """Hides a module from the imports of this thread; one that is imported already stays visible."""
 
     def __init__(self, module: str) -> None:
         self._module, self._thread = module, threading.get_ident()

@@ -30,9 +30,9 @@ FLAGS = (
 )  # fmt: skip
 """Flags that nvcc always gets.
 
-Without `NDEBUG` CUTLASS asserts in device code. What is hidden is a library's own: GCC has a process keep one of each
-static member of a template (`STB_GNU_UNIQUE`), and by these CUTLASS 2.x remembers that it has allowed a kernel its
-shared memory. A second library of the same template then did not ask for its own kernel, and could not launch it.
+Without `NDEBUG` CUTLASS asserts in device code. Symbols are hidden because GCC gives visible static members of
+templates the binding `STB_GNU_UNIQUE`: one copy per process. CUTLASS 2.x keeps in them that it has raised a kernel's
+limit of shared memory, so a second library of the same template would not raise it, and its kernel would not launch.
 """
 
 

@@ -4,8 +4,8 @@
 // what one has): x is what was summed up, the vector has a number for each column, the source one for each element or,
 // with strides of 0, again for each column. Everything is computed in float32 and rounded once.
 
-// All else stays inside a library: static members of CUTLASS's templates say that a kernel was made ready for a device,
-// and a process has one of each for all libraries that show them.
+// Only these functions are visible. CUTLASS keeps per-kernel state in static members of templates; were they visible,
+// all libraries of a process would share one copy of each.
 #define COLLAGE_EXPORTED extern "C" __attribute__((visibility("default")))
 
 namespace collage {
