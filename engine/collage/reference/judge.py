@@ -75,6 +75,8 @@ class Judge:
         self._relative = relative
         self._mismatched = mismatched
         self._behind = behind
+        self._given = {str(value.name) for value in graph.inputs}
+        self._assumed: dict[str, Conditioning] = {}
         self._values = {str(value.name): value for node in graph for value in node.outputs if value.name}
         self._rounded = {str(value.name): count for value, count in roundings(graph).items() if quanta}
         self._exact = {str(value.name) for value in exact_values(graph)}
@@ -102,7 +104,6 @@ class Judge:
             quanta: As for `Judge`.
         """
         given = {str(value.name) for value in graph.inputs}
-        assumed: dict[str, Conditioning] = {}
 
         def between(value: ir.Value) -> Behind | None:
             if (constant := constant_of(value)) is not None:
@@ -110,14 +111,7 @@ class Judge:
             name = str(value.name)
             if name not in run.values:
                 return None
-            numbers = np.asarray(run.values[name])
-            known = run.conditioning.get(name) or assumed.get(name)
-            if name in given or not is_floating(numbers):
-                return numbers, None
-            if known is None and not is_moved(value, lambda each: str(each.name) in given):
-                # there was not the time or the memory to find out what rounding does to it
-                known = assumed[name] = assumed_conditioning(numbers)
-            return numbers, known
+            return np.asarray(run.values[name]), None if name in given else run.conditioning.get(name)
 
         return cls(graph, correct=correct, relative=relative, mismatched=mismatched, quanta=quanta, behind=between)
 
@@ -205,7 +199,17 @@ class Judge:
     def _read(self, value: ir.Value) -> Behind:
         found = self._behind(value)
         assert found is not None
-        return found
+        numbers, known = found
+        if known is not None or not is_floating(numbers) or is_moved(value, self._is_given):
+            return found
+        # there was not the time or the memory to find out what rounding does to it
+        name = str(value.name)
+        if name not in self._assumed:
+            self._assumed[name] = assumed_conditioning(numbers)
+        return numbers, self._assumed[name]
+
+    def _is_given(self, value: ir.Value) -> bool:
+        return str(value.name) in self._given or constant_of(value) is not None
 
 
 def _is_numbers(expected: Any) -> bool:
