@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,6 +105,8 @@ def main() -> int:
         print(f"this Python has not got {', '.join(lacking)}", file=sys.stderr)
     if needed:
         return 2
+    # an interrupt is the child's: pytest says what ran so far, and this process waits for that
+    signal.signal(signal.SIGINT, lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="collage-") as folder:
         done = subprocess.run(
             [sys.executable, *sys.argv[1:]], cwd=ROOT, env=environment(described(Path(folder))), check=False
