@@ -58,7 +58,7 @@ class ExecutingMock(MockToolchain):
         return load_on_fake(artifact, run)
 
     @hookimpl
-    def collage_check_data(self) -> Supported:
+    def collage_check_data(self) -> Supported | Unsupported:
         """Return that artifacts are data: models, evaluated by the reference."""
         return Supported()
 

@@ -14,7 +14,7 @@ import pytest
 
 from collage.devices.providers import Providers
 from collage.runtime import Executable, loader
-from collage.runtime.package import save_package
+from collage.runtime.package import TrustedPackages, save_package
 from collage.runtime.session import Session
 from collage_core.candidates.proposals import propose, target_rule
 from collage_core.contract import Artifact, Device, Target
@@ -159,10 +159,11 @@ class Plan:
         )
 
     def save(self, path: Path) -> None:
-        """As a package."""
-        save_package(
+        """As a package, which is trusted then."""
+        digest = save_package(
             path, self.model, self.artifacts, self.targets, None, threads=1, model_name="by hand", model_sha256=""
         )
+        TrustedPackages().add(digest, path, "written")
 
 
 def plain(machine: DeviceMachine) -> list[Target]:

@@ -49,7 +49,11 @@ def noted() -> list[str]:
 
 
 class Noted(ExecutingMock):
-    """Notes what it lowers."""
+    """Notes what it lowers; its artifacts are code, as most of those for GPUs are."""
+
+    @hookimpl
+    def collage_check_data(self) -> Unsupported:
+        return Unsupported("its artifacts are code")
 
     @hookimpl
     def collage_lower(self, target: Target, function: KernelFunction) -> Iterator[Artifact]:
