@@ -28,8 +28,10 @@ torch = pytest.importorskip("torch", reason="PyTorch, which makes these models, 
 
 from benchmarks.contenders import torch_module  # noqa: E402
 from benchmarks.models.torch_zoo import dcgan  # noqa: E402
-from benchmarks.models.torch_zoo.__main__ import prepare  # noqa: E402
+from benchmarks.models.torch_zoo.__main__ import computed_in, exported, prepare  # noqa: E402
+from benchmarks.models.torch_zoo.bert import Bert  # noqa: E402
 from benchmarks.models.torch_zoo.dcgan import Generator  # noqa: E402
+from benchmarks.models.torch_zoo.gpt2 import Gpt2  # noqa: E402
 from benchmarks.models.torch_zoo.precision import InPrecision  # noqa: E402
 from benchmarks.models.torch_zoo.resnet import ResNet  # noqa: E402
 from benchmarks.models.torch_zoo.weights import calibrate, initialise, load, save  # noqa: E402
@@ -123,6 +125,44 @@ def test_a_module_in_a_precision_computes_in_it_and_speaks_float32(dtype: str) -
 
     assert seen == [(getattr(torch, dtype),) * 2]
     assert result.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_an_export_computes_in_the_precision_of_the_module(name: str, dtype: str) -> None:
+    """Masks are what an exporter makes float32 of, and all that follows."""
+    architecture = ZOO[name]
+    family = {"bert": Bert, "gpt2": Gpt2}[name]
+    inputs = architecture.make_inputs(1)
+    expected = [each.detach().float().numpy() for each in _results(family(16, 2, 1), "float32", inputs)]
+
+    data = exported(InPrecision(_seeded(family(16, 2, 1)), dtype), inputs, architecture.outputs)
+
+    assert computed_in(onnx.load_from_string(data)) == {dtype}
+    if dtype == "float16":
+        onnxruntime = pytest.importorskip("onnxruntime")
+        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        found = session.run(None, inputs)
+        names = architecture.outputs
+        assert disagreement(dict(zip(names, expected, strict=True)), dict(zip(names, found, strict=True))) < 0.02
+
+
+def test_an_export_in_another_precision_is_refused() -> None:
+    class Widening(torch.nn.Linear):  # type: ignore[name-defined]  # known only where PyTorch is
+        def forward(self, x: Any) -> Any:
+            return x.float() @ self.weight.float()
+
+    with pytest.raises(ValueError, match=r"the export of torch\.float16 computes products in float32, too"):
+        exported(InPrecision(Widening(2, 2), "float16"), {"x": np.ones((1, 2), np.float32)}, ["y"])
+
+
+def _seeded(module: Any) -> Any:
+    return initialise(module, 0).eval()
+
+
+def _results(module: Any, dtype: str, inputs: Any) -> Any:
+    with torch.no_grad():
+        return InPrecision(_seeded(module), dtype)(*(torch.from_numpy(array) for array in inputs.values()))
 
 
 @pytest.fixture

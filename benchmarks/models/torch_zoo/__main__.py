@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import onnx
 import torch
 
 from benchmarks.models.__main__ import write
@@ -32,6 +33,7 @@ from benchmarks.models.torch_zoo.weights import CALIBRATION_BATCH, calibrate, in
 OPSET = 20
 """The first opset with GELU as an operator, and the last that the TorchScript exporter supports."""
 DTYPES = ("float32", "float16", "bfloat16")
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def prepare(files: Files, seed: int = 0) -> None:
@@ -67,6 +69,9 @@ def exported(module: InPrecision, inputs: Inputs, outputs: Sequence[str]) -> byt
         module: Module to export.
         inputs: Examples of its arguments, in order, by the names they get.
         outputs: Names of its results.
+
+    Raises:
+        ValueError: If the exporter has products or convolutions computed in another type than the module's.
     """
     # not every operator has half precision on the CPU
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -82,7 +87,19 @@ def exported(module: InPrecision, inputs: Inputs, outputs: Sequence[str]) -> byt
             opset_version=OPSET,
             dynamo=False,
         )
-    return buffer.getvalue()
+    data = buffer.getvalue()
+    others = computed_in(onnx.load_from_string(data)) - {str(module.dtype).removeprefix("torch.")}
+    if others:
+        raise ValueError(f"the export of {module.dtype} computes products in {', '.join(sorted(others))}, too")
+    return data
+
+
+def computed_in(model: onnx.ModelProto) -> set[str]:
+    """Return the types that a model's products and convolutions are computed in, as NumPy and PyTorch name them."""
+    typed = onnx.shape_inference.infer_shapes(model).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*typed.value_info, *typed.output)}
+    made = [node.output[0] for node in typed.node if node.op_type in _PRODUCTS]
+    return {onnx.helper.tensor_dtype_to_np_dtype(types[name]).name for name in made}
 
 
 def _tensors(inputs: Inputs) -> list[torch.Tensor]:

@@ -31,6 +31,10 @@ def attend(
     batch, tokens, width = query.shape
     split = (batch, tokens, heads, width // heads)
     q, k, v = (each.reshape(split).transpose(1, 2) for each in (query, key, value))
+    if torch.onnx.is_in_onnx_export() and (causal or mask is not None):
+        # of a boolean mask the exporter makes one in float32, in which all that follows is then computed
+        seen = torch.ones(tokens, tokens, dtype=torch.bool, device=q.device).tril() if mask is None else mask
+        mask, causal = torch.zeros_like(seen, dtype=q.dtype).masked_fill(~seen, -torch.inf), False
     mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
     return mixed.transpose(1, 2).reshape(batch, tokens, width)
 
