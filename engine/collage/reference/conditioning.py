@@ -56,7 +56,8 @@ class Conditioning:
     Attributes:
         scale: 99.9th percentile of the magnitudes, without sentinels and what is not finite; 0.0 if nothing is left.
         sentinel: Least magnitude of the sentinels; None if there are none.
-        unit: Unit of rounding of its type; that of float32 for float64, which toolchains may compute in float32.
+        unit: Unit of rounding of its type, or of the coarsest type among what it was computed from; that of float32
+            for float64, which toolchains may compute in float32.
         octaves: Octaves of the magnitudes, ascending: the exponents e of numbers in [2**(e - 1), 2**e).
         noise: Largest difference that perturbations of the size of rounding cause, for elements in each octave.
         zero_noise: The same for elements that are zero.
@@ -136,6 +137,7 @@ def conditioning_of(
     *,
     ratio: float = 1.0,
     undecided: float = 0.0,
+    unit: float | None = None,
 ) -> Conditioning:
     """Summarise what perturbations did to a tensor.
 
@@ -144,8 +146,9 @@ def conditioning_of(
         perturbed: What they are with perturbed operands, of the same shape; None if that is not known.
         ratio: Rounding relative to the perturbations.
         undecided: See `Conditioning`.
+        unit: See `Conditioning`; that of its own type if None.
     """
-    unit = unit_of(expected.dtype)
+    unit = unit_of(expected.dtype) if unit is None else unit
     if expected.dtype.kind == "c":
         expected = np.abs(expected)
     flat = expected.reshape(-1)

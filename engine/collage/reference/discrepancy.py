@@ -33,6 +33,8 @@ class Discrepancy:
         reason: Why the error is infinite; empty otherwise.
         mismatched: Number of elements that differ.
         total: Number of elements.
+        of_elements: For floating point: the same as the error, but relative to an element itself where that is
+            larger than the scale.
         rms: For floating point: root mean square difference relative to the tensor's scale.
         beyond: Number of elements that no correct computation gives: those that differ, for numbers by more than
             `Conditioning.tolerance` if the conditioning is known; otherwise only those NaN or infinite in one.
@@ -44,6 +46,7 @@ class Discrepancy:
     reason: str
     mismatched: int
     total: int
+    of_elements: float = 0.0
     rms: float = 0.0
     beyond: int = 0
     structural: bool = False
@@ -141,7 +144,8 @@ def _compare_floats(
     known = conditioning if conditioning is not None else conditioning_of(expected)
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     flat_actual, flat_expected = actual.reshape(-1), expected.reshape(-1)
-    largest = of_sentinels = squares = 0.0
+    scale = max(known.scale, _TINY)
+    largest = of_sentinels = of_elements = squares = 0.0
     mismatched = lost = beyond = 0
     farthest, furthest = -1, 1.0
     for start in range(0, total, _BLOCK):
@@ -165,6 +169,7 @@ def _compare_floats(
             of_sentinels = max(of_sentinels, float((difference[masks] / np.abs(e[masks])).max(initial=0.0)))
             difference[masks] = 0.0
         largest = max(largest, float(difference.max(initial=0.0)))
+        of_elements = max(of_elements, float((difference / np.maximum(np.abs(e), scale)).max(initial=0.0)))
         squares += float(np.square(difference).sum())
     where = None
     if farthest >= 0:
@@ -175,6 +180,13 @@ def _compare_floats(
         return Discrepancy(np.inf, reason, max(lost, mismatched), total, beyond=lost + beyond, farthest=where)
     if largest == of_sentinels == 0.0 or (conditioning is not None and conditioning.is_noise and not beyond):
         return Discrepancy(0.0, "", mismatched, total)
-    scale = max(known.scale, _TINY)
-    error = max(largest / scale, of_sentinels)
-    return Discrepancy(error, "", mismatched, total, math.sqrt(squares / total) / scale, beyond=beyond, farthest=where)
+    return Discrepancy(
+        max(largest / scale, of_sentinels),
+        "",
+        mismatched,
+        total,
+        of_elements=max(of_elements, of_sentinels),
+        rms=math.sqrt(squares / total) / scale,
+        beyond=beyond,
+        farthest=where,
+    )

@@ -26,7 +26,7 @@ _NARROW_RATIO: Final = 0.5
 """The same where some type has 16 bits, whose rounding cannot be made much larger."""
 _NARROW: Final = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 _LANES: Final = 8
-"""Lanes in which kernels sum, as far as the noise is concerned.
+"""Lanes in which kernels sum, in float32 at least, as far as the noise is concerned.
 
 A sum of n terms has rounding errors of about sqrt(n / 2) times those of its terms if they are added one by one, because
 partial sums grow, as in simple loops; the best libraries add up 64 or more lanes side by side. Between the two, the
@@ -70,6 +70,7 @@ class PerturbedRun:
         signs = self._random.integers(0, 2, _PERIOD, dtype=np.int8).astype(np.float32) * 2 - 1
         self._signs = np.concatenate([signs, signs])
         self._perturbed: dict[ir.Value, Any] = {}
+        self._units: dict[ir.Value, float] = {}
         self._otherwise: dict[ir.Value, Any] = {}
         self._shares: dict[ir.Value, float] = {}
 
@@ -81,10 +82,13 @@ class PerturbedRun:
             scope: The reference's values of all that the node reads.
             results: The reference's results.
         """
-        perturbed = self._evaluated(node, scope, self._operands(node, scope), results)
+        operands = self._operands(node, scope)
+        perturbed = self._evaluated(node, scope, operands, results)
+        coarsest = max((self._unit_of(value, scope[value]) for value in operands), default=0.0)
         for value, right, found in zip(node.outputs, results, perturbed, strict=False):
             if _is_numbers(right):
                 self._perturbed[value] = self._approximated(node, right, found)
+                self._units[value] = max(unit_of(right.dtype), coarsest)
         self._decide_otherwise(node, scope, results)
 
     def conditioning(self, value: ir.Value, right: Any) -> Conditioning | None:
@@ -97,7 +101,12 @@ class PerturbedRun:
         undecided = self._shares.get(value, 0.0)
         if not _is_numbers(right):
             return Conditioning(undecided=undecided) if isinstance(right, np.ndarray) else None
-        return conditioning_of(right, self._perturbed.get(value), ratio=self._ratio, undecided=undecided)
+        unit = self._unit_of(value, right)
+        return conditioning_of(right, self._perturbed.get(value), ratio=self._ratio, undecided=undecided, unit=unit)
+
+    def _unit_of(self, value: ir.Value, right: np.ndarray[Any, Any]) -> float:
+        """Return the coarsest unit of rounding among what a value was computed from."""
+        return self._units.get(value, unit_of(right.dtype))
 
     def forget(self, value: ir.Value) -> None:
         """Remove what is known of a value."""
@@ -115,7 +124,8 @@ class PerturbedRun:
 
     def _shaken(self, array: np.ndarray[Any, Any], growth: float) -> np.ndarray[Any, Any]:
         """Return an array with each element changed by a multiple of its rounding, up or down."""
-        amplitude = min(unit_of(array.dtype) / self._ratio * growth, 2.0**-6)
+        unit = max(unit_of(array.dtype), growth * unit_of(np.dtype(np.float32)))
+        amplitude = min(unit / self._ratio, 2.0**-6)
         flat = array.reshape(-1)
         wide = np.float64 if array.dtype == np.float64 else np.float32
         made = np.empty(flat.size, array.dtype)
@@ -210,7 +220,8 @@ class PerturbedRun:
             if lost.any():
                 moved = np.where(lost, np.zeros((), given.dtype), given)
             if value in self._perturbed and not is_undefined_at(node):
-                known = conditioning_of(given, self._perturbed[value], ratio=self._ratio)
+                unit = self._unit_of(value, given)
+                known = conditioning_of(given, self._perturbed[value], ratio=self._ratio, unit=unit)
                 moved = self._moved(moved, known.tolerance(moved))
             if moved is not given:
                 nudged[value] = moved

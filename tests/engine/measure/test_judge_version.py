@@ -24,9 +24,11 @@ from tests.engine.exploring import kernel
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 LIMITS = Limits(tolerance=Tolerance(), deadline_s=60.0)
+MORE_ALLOWED = Limits(tolerance=Tolerance(relative=0.1), deadline_s=60.0)
 PLUGIN = "collage-a 1.0"
 RIGHT = Measured(samples_us=(5.0,), warmup_runs=1, calls_per_sample=1, error=1e-6)
 INEXACT = dataclasses.replace(RIGHT, error=1e-2)
+"""Let through where more was allowed."""
 WRONG = Failed(stage=Stage.CHECK, reason="wrong numbers")
 CRASHED = Failed(stage=Stage.RUN, reason="worker crash")
 
@@ -57,7 +59,7 @@ def _no_capture() -> Capture:
 
 
 def record(key: RecordKey, outcome: Outcome, purpose: Purpose = "select", judge: int | None = JUDGE) -> TuningRecord:
-    made = to_record(outcome, key, purpose, NOW, LIMITS)
+    made = to_record(outcome, key, purpose, NOW, MORE_ALLOWED if outcome is INEXACT else LIMITS)
     extra: dict[str, Any] = {**made.extra, "judge": judge}
     if judge is None:
         del extra["judge"]

@@ -58,6 +58,7 @@ def test_what_is_understood_is_used() -> None:
         {"reason": "worker memory", "stage": "measure", "extra": {"memory_bytes": {}}},
         {"outcome": "measured", "samples_us": (1.0,), "extra": {"calls_per_sample": None}},
         {"outcome": "measured", "samples_us": (1.0,), "extra": {"discarded": 7}},
+        {"outcome": "measured", "samples_us": (1.0,), "extra": {"tolerance": "much"}},
     ],
 )
 def test_a_record_of_another_make_is_as_not_there(change: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import errno
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -161,11 +162,15 @@ def is_short_of_disk(reason: str) -> bool:
 
 
 def objection(record: TuningRecord, limits: Limits) -> str:
-    """Return why a record makes a candidate unusable; empty if it is usable."""
+    """Return why a record makes a candidate unusable; empty if it is usable.
+
+    What was measured was judged, so its error counts only if less is allowed now than then.
+    """
     if record.outcome != "measured":
         return record.reason
     allowed = limits.tolerance.relative
-    if record.error is not None and record.error > allowed:
+    is_judged = allowed >= float(record.extra.get("tolerance", math.inf))
+    if not is_judged and record.error is not None and record.error > allowed:
         return f"wrong numbers: error {record.error:.3g} of the tensor's scale, allowed {allowed:.3g}"
     return ""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.wire_values import WireValue
+from collage.reference.judge import USUAL_ERROR
 from collage_core.contract import Block, KernelProfile, Obstacle
 
 
@@ -30,10 +31,6 @@ class BuildSettings:
     seed: int = 0
     max_variants: int = 1
     deterministic: bool = False
-
-
-USUAL_ERROR: Final = 1e-3
-"""Largest error of kernels that compute in the model's own types, where nobody asks for another."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
