@@ -55,6 +55,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "race-rules": race_rules.markdown,
     "regret": regret_pages.markdown,
     "regret-before": regret_pages.markdown,
+    "regret-race": regret_pages.raced_markdown,
     "repeatability": repeatability.markdown,
     "run-call": lambda report: run_call.markdown(report["results"]),
     "search": lambda report: search_scale.markdown(dict(report)),
