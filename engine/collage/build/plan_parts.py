@@ -10,8 +10,8 @@ import onnx_ir
 
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.value_files import read_values, write_values
-from collage.runtime.load import executable_of
 from collage.runtime.package import load_package
+from collage.runtime.packaged_kernels import executable_of
 from collage.runtime.shapes.opening import session_over
 from collage_core.passes.call_sites import call_sites
 

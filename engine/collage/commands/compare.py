@@ -21,9 +21,9 @@ from collage.process_guard import plugins_guarded
 from collage.reference import Evaluation
 from collage.reference.judge import USUAL_ERROR, Verdict
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
-from collage.runtime.load import executable_of, threads_here
 from collage.runtime.package import PackagedPlan, load_package
 from collage.runtime.package.plan import described
+from collage.runtime.packaged_kernels import executable_of, threads_here
 from collage.runtime.shapes.opening import session_over
 from collage.setup.environment import Environment
 from collage.setup.facts import opened

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from collage.errors import OtherThreadsWarning, SubstituteWarning, VerificationError
 from collage.runtime import KernelReport, Lowered, Relower, SessionReport
 from collage.runtime.load import load as load_as_is
-from collage.runtime.load import threads_here
 from collage.runtime.package import Package, PackagedPlan, load_package
 from collage.runtime.package.plan import described
+from collage.runtime.packaged_kernels import threads_here
 from collage.runtime.session import Session
 from collage.runtime.shapes.shaped_session import ShapedSession
 from collage_core.contract import Target, Unsupported

@@ -64,6 +64,7 @@ class Executable:
         host: Host | None = None,
         providers: Providers | None = None,
         admission: Admission | None = None,
+        reserve: Reserve | None = None,
     ) -> Executable:
         """Load every kernel of a partitioned model and plan its memory.
 
@@ -78,6 +79,8 @@ class Executable:
             host: The machine; None for this one.
             providers: Who provides the devices that targets name; those installed if None.
             admission: Decides what may be loaded; None for everything, which is for artifacts of this process.
+            reserve: Where arenas of the host are taken from, shared with executables that do not run meanwhile; None
+                for one of its own.
 
         Raises:
             ModelError: If the model is not a partitioned one.
@@ -98,7 +101,8 @@ class Executable:
             providers=providers or Providers.discover(),
             admission=admission or EverythingAdmitted(),
         )
-        return cls(Wirings(model, sites).at, typical_sizes_of(model), source.all(), source, Reserve())
+        wired, sizes = Wirings(model, sites).at, typical_sizes_of(model)
+        return cls(wired, sizes, source.all(), source, Reserve() if reserve is None else reserve)
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -150,17 +154,20 @@ class Executable:
         """Return the tensor spec of an input or output."""
         return self._wiring.specs[value]
 
-    def clone(self) -> Executable:
+    def clone(self, reserve: Reserve | None = None) -> Executable:
         """Return the same executable with memory of its own, for concurrent runs.
 
         Reentrant kernels are shared, with their weights and threads; the others are loaded again.
+
+        Args:
+            reserve: As for `build`.
 
         Raises:
             KernelLoadError: If a kernel cannot be loaded again.
         """
         source = self._source.apart()
         kernels = {name: source.for_clone(name, loaded) for name, loaded in self._kernels.items()}
-        return Executable(self._wired, self._sizes, kernels, source, Reserve())
+        return Executable(self._wired, self._sizes, kernels, source, Reserve() if reserve is None else reserve)
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of one run.

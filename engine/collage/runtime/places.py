@@ -44,7 +44,7 @@ class Rim:
 
 
 class Reserve:
-    """Memory by name that executables of several sizes share, since only one of them runs at a time.
+    """Memory by name that executables share, since only one of them runs at a time.
 
     The largest that was asked for so far serves all. Who asked earlier keeps what it got, so more is taken than is
     asked for where sizes grow: all that was ever taken for a name is less than five times the largest.
@@ -89,7 +89,7 @@ class Places:
         schedule: Actions with the values they read and write, and their devices.
         workspace_bytes: Scratch memory by step name.
         devices: The participating devices.
-        reserve: Memory that executables of other sizes share.
+        reserve: Memory that other executables share.
 
     Attributes:
         plans: Offsets of all blocks, by device.
@@ -110,7 +110,8 @@ class Places:
             blocks = schedule.blocks(device, workspace_bytes)
             if device == "cpu":
                 self.plans[device] = plan = plan_arena(blocks)
-                self._arenas[device] = reserve.take(device, plan.nbytes, self._allocate)
+                name = f"arena for copies to {others[0]}" if others else "arena"
+                self._arenas[device] = reserve.take(name, plan.nbytes, self._allocate)
             else:
                 self.plans[device] = plan = plan_arena(blocks, DEVICE_ALIGNMENT_BYTES)
                 self._arenas[device] = devices[device].allocate(plan.nbytes)

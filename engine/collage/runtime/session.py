@@ -14,7 +14,7 @@ from collage.runtime.bound_run import BoundRun
 from collage.runtime.calling.feeds import Input, expected
 from collage.runtime.calling.lending import LENT_BYTES, Block, Lender
 from collage.runtime.calling.rebinding import Rebinding
-from collage.runtime.calling.shared_memory import SharedMemory
+from collage.runtime.calling.shared_memory import SharedBlocks, SharedMemory
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.launching import BoundStep, DeviceWork, Launch
 from collage.runtime.kernels.reports import SessionReport
@@ -48,24 +48,30 @@ class Session:
 
     Args:
         executable: The executable to run. The session takes ownership.
-        shared: What sessions of other sizes share with it; nothing if None.
+        shared: Memory that other sessions share with it; none if None.
+        blocks: What outputs are lent in, likewise.
 
     Attributes:
         verified: Whether its outputs were compared with the reference's since it was loaded.
     """
 
-    def __init__(self, executable: Executable, *, shared: SharedMemory | None = None) -> None:
+    def __init__(
+        self, executable: Executable, *, shared: SharedMemory | None = None, blocks: SharedBlocks | None = None
+    ) -> None:
         self._executable = executable
         self.verified = False
         self._lock = threading.Lock() if shared is None else shared.lock
-        self._default = executable.bind() if shared is None else executable.bind(*shared.places(executable))
+        if shared is None or not executable.is_on_host:  # what a device copies from and to is memory of its own making
+            self._default = executable.bind()
+        else:
+            self._default = executable.bind(*shared.places(executable))
         self._rebinding = Rebinding(executable, self._default)
         # a run on a device is captured as a graph of its addresses: binding it anew costs more than the copies
         moves = executable.is_on_host
         self._inputs = {name: Input(buffer, in_place=moves) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
         self._lenders = {
-            name: Lender(buffer.spec, None if shared is None else shared.blocks(buffer.spec))
+            name: Lender(buffer.spec, None if blocks is None else blocks.of(buffer.spec))
             for name, buffer in self._default.output_buffers.items()
             if moves and buffer.spec.kind is ValueKind.PLANNED and buffer.spec.nbytes >= LENT_BYTES
         }
@@ -205,12 +211,20 @@ class Session:
         """Return what runs where, and which kernels are not those of the package."""
         return SessionReport(kernels=self._executable.source.reports, verified=self.verified)
 
-    def clone(self) -> Session:
+    @property
+    def arena_bytes(self) -> int:
+        """Memory of all internal values and of the kernels' scratch, in bytes."""
+        return self._executable.arena_bytes
+
+    def clone(self, shared: SharedMemory | None = None) -> Session:
         """Return a session with memory of its own, to run in another thread.
 
         Reentrant kernels are shared, weights and threads included; other kernels are loaded again.
+
+        Args:
+            shared: Memory that other clones share with it; none if None.
         """
-        twin = Session(self._executable.clone())
+        twin = Session(self._executable.clone(None if shared is None else shared.reserve), shared=shared)
         twin.verified = self.verified
         return twin
 

@@ -14,7 +14,7 @@ import onnx_ir
 
 from collage_core.contract import Artifact, BoundCall, Buffer, Host, Kernel, RunContext, Target, Unsupported, ValueKind
 from collage_core.errors import KernelError
-from collage_onnxruntime.weights import WEIGHTS, Array, aligned, reads_elsewhere, session_values, view
+from collage_onnxruntime.weights import UNREAD, WEIGHTS, Array, aligned, reads_elsewhere, session_values, view
 
 MODEL = "model.onnx"
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
@@ -87,7 +87,10 @@ def open_session(
     options.intra_op_num_threads = run.threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_external_initializers(*session_values(weights))
+    values = dict(zip(*session_values(weights), strict=True))
+    for name, value in values.items():
+        options.add_initializer(name, value)  # read where it is: `add_external_initializers` has it copied
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(UNREAD))
     if target.option("spin") != "true":
         options.add_session_config_entry("session.force_spinning_stop", "1")
     if trace is not None:
@@ -99,7 +102,7 @@ def open_session(
         )
     except Exception as error:
         return Unsupported(one_line(error))
-    return OnnxRuntimeKernel(session, metadata["inputs"], metadata["outputs"], weights)
+    return OnnxRuntimeKernel(session, metadata["inputs"], metadata["outputs"], (weights, values))
 
 
 class OnnxRuntimeKernel:
@@ -109,19 +112,17 @@ class OnnxRuntimeKernel:
         session: An `onnxruntime.InferenceSession`.
         inputs: The session's names of the kernel function's inputs, in the function's order.
         outputs: The same for outputs.
-        weights: Arrays the session uses without owning them.
+        memory: What the session reads weights from without owning it.
     """
 
     reentrant: Literal[True] = True
     """A session may run in several threads at once; its threads serve them all."""
 
-    def __init__(
-        self, session: Any, inputs: Sequence[str], outputs: Sequence[str], weights: Mapping[str, Array]
-    ) -> None:
+    def __init__(self, session: Any, inputs: Sequence[str], outputs: Sequence[str], memory: object) -> None:
         self._session = session
         self._inputs = inputs
         self._outputs = outputs
-        self._weights = weights
+        self._memory = memory
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
         """See `Kernel.bind`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 WEIGHTS = "weights.bin"
 """File of an artifact with the weights that the optimiser made, and what its model calls every large weight."""
+UNREAD = Path(__file__).parent / "unread"
+"""Folder with an empty file `WEIGHTS`: a session has to find what its model refers to, though weights are given to it.
+"""
 
 INLINE_BYTES = 1024
 """Tensors up to this size stay in the model: shapes, axes and scales are read while a session is created."""

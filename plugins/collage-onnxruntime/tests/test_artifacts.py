@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from collage.devices.this_host import this_host
-from collage_core.contract import Artifact, KernelFunction, RunContext, Target, Unsupported, content_hash
+from collage_core.contract import Artifact, Buffer, KernelFunction, RunContext, Target, Unsupported, content_hash
 from collage_onnxruntime.plugin import plugin
 from collage_testing.kit.host_kernels import HostKernels, check_library_is_optional
 from collage_testing.kit.written import written
@@ -66,6 +66,23 @@ def test_blocked_weights_are_refused_on_a_cpu_with_other_vectors(kernels: HostKe
     )
     assert isinstance(answer, Unsupported)
     assert "sve512" in answer.reason
+
+
+def test_a_session_reads_weights_where_they_are(kernels: HostKernels) -> None:
+    table = np.zeros((50, 40), np.float32)
+    subject = written("g (int64[3] i) => (float[3,40] y) { y = Gather(t, i) }", {"t": table})
+    [artifact] = kernels.lowered(subject)
+    run = RunContext(threads=1, host=this_host(), constants={artifact.constants["t"]: table})
+    kernel = plugin.collage_load(Target(toolchain="onnxruntime", fingerprint="t"), artifact, run)
+    assert not isinstance(kernel, Unsupported)
+    i, y = Buffer(subject.function.inputs[0]), Buffer(subject.function.outputs[0])
+    i.put(np.array([0, 1, 2]))
+    call = kernel.bind([i], [y], None)
+
+    table += 7.0  # nobody does that to weights, but it shows
+
+    call()
+    assert (np.asarray(y.value) == 7.0).all()
 
 
 def test_a_missing_constant_is_a_refusal(kernels: HostKernels) -> None:

@@ -14,8 +14,11 @@ import pytest
 
 from collage.errors import PackageDamagedError
 from collage.reference import evaluate
+from collage.runtime import places
+from collage.runtime.arena import allocate
 from collage.runtime.load import load
 from collage.runtime.package import Package, join_packages, load_package
+from collage.runtime.places import Reserve
 from collage.runtime.session import Session
 from collage.runtime.shapes.choosing_session import ChoosingSession
 from collage.runtime.shapes.ranged_session import RangedSession
@@ -130,7 +133,7 @@ def test_what_works_on_inputs_set_before_works_on_their_plan(joined: Path, model
         np.testing.assert_array_equal(bound.outputs["y"], right(models, x))
 
 
-def test_plans_run_at_the_same_time_in_threads(joined: Path, models: dict[int, ir.Model]) -> None:
+def test_plans_run_in_threads_as_sessions_do(joined: Path, models: dict[int, ir.Model]) -> None:
     session = opened(joined)
     twin = session.clone()
     wrong: list[int] = []
@@ -152,6 +155,58 @@ def test_plans_run_at_the_same_time_in_threads(joined: Path, models: dict[int, i
     assert wrong == []
 
 
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the arenas and of the places of inputs and outputs that are allocated, in bytes."""
+    sizes: list[int] = []
+    take = Reserve.take
+
+    def noted(nbytes: int) -> Any:
+        sizes.append(nbytes)
+        return allocate(nbytes)
+
+    monkeypatch.setattr(places, "allocate", noted)
+    monkeypatch.setattr(Reserve, "take", lambda self, name, nbytes, make=noted: take(self, name, nbytes, make))
+    return sizes
+
+
+def test_plans_share_an_arena_and_places_of_the_size_of_the_largest(
+    joined: Path, tmp_path: Path, taken: list[int]
+) -> None:
+    load(tmp_path / "5.collage", registry=registry(ExecutingMock()), trusted=True)
+    largest = sorted(taken)
+    taken.clear()
+
+    session = opened(joined)
+
+    assert sum(largest) > 0
+    assert sorted(taken) == largest
+    assert session.arena_bytes == max(each.arena_bytes for each in session.sessions) == session.sessions[2].arena_bytes
+    taken.clear()
+    session.clone()
+    assert sorted(taken) == largest
+
+
+def test_what_a_caller_holds_of_one_plan_is_not_written_by_another(
+    parsed: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage.runtime.session.LENT_BYTES", 0)  # as large outputs are
+    models = {batch: of_batch(parsed, batch) for batch in BATCHES}
+    join_packages(
+        tmp_path / "all.collage", [load_package(save(tmp_path / f"{b}.collage", m)) for b, m in models.items()]
+    )
+    session = opened(tmp_path / "all.collage")
+    held = []
+    for seed in range(30):
+        x = x_of(BATCHES[seed % 3], seed)
+        held.append((x, session.run(None, {"x": x})[0]))
+
+    for x, y in held:
+        np.testing.assert_array_equal(y, right(models, x))
+    del held, y
+    assert session.output_bytes <= 2 * sum(batch * 32 * 4 for batch in BATCHES)
+
+
 def test_what_takes_one_plan_says_how_to_choose(joined: Path) -> None:
     package = load_package(joined)
 
@@ -167,6 +222,8 @@ def test_reports_name_the_shapes_of_each_kernel(joined: Path) -> None:
 
     assert [kernel.name for kernel in report.kernels][::4] == [f"k0000 for x:[{batch},32]" for batch in BATCHES]
     assert report.substitutes == ()
+    assert [each.input_shapes for each in report.memory] == [f"x:[{batch},32]" for batch in reversed(BATCHES)]
+    assert report.memory[0].arena_bytes > report.memory[-1].arena_bytes > 0
 
 
 @pytest.mark.parametrize("kind", [ShapedSession, RangedSession])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +189,43 @@ print(json.dumps([
     assert all(" for x:[" in each for each in substitutes)
     assert f"pip install collage-{gone}" in message
     assert verified == [False, True, False], "the values given are of the second shape"
+
+
+LOADED = """
+import dataclasses, json, sys
+import collage
+
+session = collage.load(sys.argv[1])
+report = session.report()
+print(json.dumps({"memory": [dataclasses.asdict(each) for each in report.memory], "said": str(report)}))
+"""
+
+
+def test_each_further_plan_adds_one_packed_copy_of_the_weights_at_most(tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).standard_normal((1024, 4096), np.float32)
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[batch,1024] x, float[1024,4096] w) => (float[batch,4096] y)'
+        "{ m = MatMul(x, w) y = Relu(m) }"
+    )
+    w = model.graph.inputs.pop()
+    w.const_value = ir.tensor(weights, name="w")
+    model.graph.register_initializer(w)
+    ir.save(model, tmp_path / "wide.onnx")
+    shapes = [{"x": (batch, 1024)} for batch in (4, 64, 16)]
+    options: dict[str, Any] = {"toolchains": "onnxruntime", "tuning_db": "memory:", **TINY}
+    product.optimize(tmp_path / "wide.onnx", input_shapes=shapes, **options).save(tmp_path / "wide.collage")
+
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", LOADED, str(tmp_path / "wide.collage")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    facts = json.loads(ran.stdout)
+    first, *further = facts["memory"]
+    assert first["input_shapes"] == "x:[64,1024]", "the largest first, whose arena the others share"
+    assert [each["input_shapes"] for each in further] == ["x:[16,1024]", "x:[4,1024]"]
+    assert all(each["loaded_bytes"] <= 1.1 * weights.nbytes + (4 << 20) for each in further)
+    assert "plans took, when loaded one after the other, " in facts["said"]
+    assert " MiB for x:[16,1024]" in facts["said"]

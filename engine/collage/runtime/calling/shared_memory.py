@@ -1,4 +1,4 @@
-"""Memory that sessions of one executable for several sizes share, since only one of them runs at a time."""
+"""Memory that sessions of several sizes share, since only one of them runs at a time."""
 
 from __future__ import annotations
 
@@ -14,25 +14,41 @@ from collage_core.contract import TensorSpec, ValueKind
 
 
 class SharedMemory:
-    """Places of inputs and outputs, and blocks that outputs are lent in, each of the largest size so far.
+    """Arenas of the host, and places of inputs and outputs, each of the largest size so far.
 
     A size that needs more gets new ones. Sessions of other sizes keep those that they have.
 
     Attributes:
         lock: Held by the session that runs.
+        reserve: The memory; executables take their arenas from it.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._reserve = Reserve()
-        self._blocks: dict[str, Blocks] = {}
+        self.reserve = Reserve()
 
     def places(self, executable: Executable) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return arrays for the inputs and for the outputs of an executable, as far as these are planned."""
         inputs, outputs = executable.inputs, dict.fromkeys(executable.outputs)
         return self._arrays("input", executable, inputs), self._arrays("output", executable, outputs)
 
-    def blocks(self, spec: TensorSpec) -> Blocks:
+    def _arrays(self, kind: str, executable: Executable, values: Iterable[ir.Value]) -> dict[str, Array]:
+        found = {}
+        for spec in map(executable.spec, values):
+            if spec.kind is not ValueKind.PLANNED:
+                continue
+            memory = self.reserve.take(f"{kind} {spec.name}", spec.nbytes)
+            found[spec.name] = memory.view(spec.numpy_dtype).reshape(spec.static_shape)
+        return found
+
+
+class SharedBlocks:
+    """Blocks that a plan for a range of sizes lends its outputs in, each of the largest size so far."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, Blocks] = {}
+
+    def of(self, spec: TensorSpec) -> Blocks:
         """Return blocks for an output."""
         known = self._blocks.get(spec.name)
         if known is None:
@@ -43,14 +59,5 @@ class SharedMemory:
 
     @property
     def live_bytes(self) -> int:
-        """Size of the blocks of outputs, lent and idle."""
+        """Size of the blocks, lent and idle."""
         return sum(blocks.live_bytes for blocks in self._blocks.values())
-
-    def _arrays(self, kind: str, executable: Executable, values: Iterable[ir.Value]) -> dict[str, Array]:
-        found = {}
-        for spec in map(executable.spec, values):
-            if spec.kind is not ValueKind.PLANNED:
-                continue
-            memory = self._reserve.take(f"{kind} {spec.name}", spec.nbytes)
-            found[spec.name] = memory.view(spec.numpy_dtype).reshape(spec.static_shape)
-        return found

@@ -32,6 +32,22 @@ class KernelReport:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlanMemory:
+    """What one of several plans takes in a process that runs them all.
+
+    Attributes:
+        input_shapes: Shapes of the plan's inputs, as `--input-shapes` takes them.
+        loaded_bytes: By how much this process grew when the plan was loaded after those before it, files of the package
+            left out: kernels, and weights that libraries repack for them.
+        arena_bytes: What internal values and the kernels' scratch take. Plans share it: the largest counts.
+    """
+
+    input_shapes: str
+    loaded_bytes: int
+    arena_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport:
     """What a session runs, and how that differs from its package.
 
@@ -40,11 +56,13 @@ class SessionReport:
         verified: Whether this session's outputs were compared with the reference's. Packaged kernels were when the
             package was made; substitutes only then.
         outside: Sizes that it ran, such as `sequence=600`, outside the ranges that its plans are for; the first few.
+        memory: What each plan takes, in the order in which they were loaded; empty if there is one plan only.
     """
 
     kernels: tuple[KernelReport, ...]
     verified: bool
     outside: tuple[str, ...] = ()
+    memory: tuple[PlanMemory, ...] = ()
 
     @property
     def substitutes(self) -> tuple[KernelReport, ...]:
@@ -61,4 +79,10 @@ class SessionReport:
             lines.append(f"{kernel.name} of {kernel.packaged}: {how}, {state} ({kernel.reason})")
         if self.outside:
             lines.append(f"ran for sizes that no plan is for: {', '.join(self.outside)}")
+        if self.memory:
+            loaded = ", ".join(f"{each.loaded_bytes / 2**20:.1f} MiB for {each.input_shapes}" for each in self.memory)
+            arena = max(each.arena_bytes for each in self.memory) / 2**20
+            lines.append(
+                f"plans took, when loaded one after the other, {loaded}; they share an arena of {arena:.1f} MiB"
+            )
         return "\n".join(lines)

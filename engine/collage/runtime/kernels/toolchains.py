@@ -9,7 +9,7 @@ from collage_core.registry import Registry, Toolchain, load_toolchain
 
 
 def loader(registry: Registry | None) -> Load:
-    """Return a loader of artifacts that this process has built; those of packages are for `load.executable_of`.
+    """Return a loader of artifacts that this process has built; those of packages are for `packaged_kernels`.
 
     Args:
         registry: Source of toolchains; None to import each when it is first needed.

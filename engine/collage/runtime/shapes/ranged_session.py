@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from collage.errors import OutsideRangeWarning
 from collage.runtime.calling.lending import LENT_BYTES
-from collage.runtime.calling.shared_memory import SharedMemory
+from collage.runtime.calling.shared_memory import SharedBlocks, SharedMemory
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.reports import SessionReport
 from collage.runtime.session import NodeArg, Session, described_value
@@ -39,14 +39,17 @@ class RangedSession(ChoosingSession):
     Args:
         executable: Its executable, for any sizes. The session takes ownership.
         strict: Whether to refuse sizes outside the ranges; otherwise they run, after one warning.
+        shared: Memory that other plans share with it; none if None.
 
     Attributes:
         verified: As of `Session`.
     """
 
-    def __init__(self, executable: Executable, *, strict: bool = False) -> None:
+    def __init__(self, executable: Executable, *, strict: bool = False, shared: SharedMemory | None = None) -> None:
         self._executable = executable
         self._strict = strict
+        self._shared = SharedMemory() if shared is None else shared
+        self._blocks = SharedBlocks()
         self._outside: dict[str, None] = {}
         self._symbols: dict[str, SizeRange] = size_symbols(executable.inputs)
         self._axes: list[tuple[str, list[tuple[int, str]]]] = []
@@ -54,11 +57,11 @@ class RangedSession(ChoosingSession):
             varying = [(axis, str(dim.value)) for axis, dim in enumerate(value.shape or ()) if not isinstance(dim, int)]
             if varying:
                 self._axes.append((value.name or "", varying))
-        self._shared = SharedMemory()
         self._choosing = threading.Lock()
         self._verified = False
+        self._arena_bytes = executable.arena_bytes
         with contextlib.suppress(MemoryNeededError):  # which matters only if such sizes come
-            self._reserve({name: sizes.most for name, sizes in self._symbols.items()})
+            self._arena_bytes = self._reserve({name: sizes.most for name, sizes in self._symbols.items()})
         self._kept: OrderedDict[tuple[int, ...], Session] = OrderedDict()
         super().__init__(self._at(tuple(executable.sizes[name] for name in self._symbols)))
 
@@ -97,7 +100,12 @@ class RangedSession(ChoosingSession):
     @property
     def output_bytes(self) -> int:
         """See `Session.output_bytes`; all sizes share the blocks."""
-        return self._shared.live_bytes
+        return self._blocks.live_bytes
+
+    @property
+    def arena_bytes(self) -> int:
+        """See `Session.arena_bytes`; of the largest sizes."""
+        return self._arena_bytes
 
     @property
     def verified(self) -> bool:
@@ -113,26 +121,32 @@ class RangedSession(ChoosingSession):
         kernels = self._executable.source.reports
         return SessionReport(kernels=kernels, verified=self.verified, outside=tuple(self._outside))
 
-    def clone(self) -> RangedSession:
+    def clone(self, shared: SharedMemory | None = None) -> RangedSession:
         """Return a session with memory of its own, to run in another thread; see `Session.clone`."""
-        twin = RangedSession(self._executable.clone(), strict=self._strict)
+        executable = self._executable.clone(None if shared is None else shared.reserve)
+        twin = RangedSession(executable, strict=self._strict, shared=shared)
         twin.verified = self.verified
         return twin
 
-    def _reserve(self, sizes: Mapping[str, int]) -> None:
-        """Make the arena, and the places of inputs and outputs, large enough; what is not used takes no pages."""
+    def _reserve(self, sizes: Mapping[str, int]) -> int:
+        """Make the arena, and the places of inputs and outputs, large enough; what is not used takes no pages.
+
+        Returns:
+            Bytes of the arena.
+        """
         largest = self._executable.at(sizes)
         self._shared.places(largest)
         for spec in map(largest.spec, largest.outputs):
             if spec.kind is ValueKind.PLANNED and spec.nbytes >= LENT_BYTES:
-                self._shared.blocks(spec)
+                self._blocks.of(spec)
+        return largest.arena_bytes
 
     def _at(self, sizes: tuple[int, ...]) -> Session:
         with self._choosing:
             session = self._kept.pop(sizes, None)
             if session is None:
                 executable = self._executable.at(dict(zip(self._symbols, sizes, strict=True)))
-                session = Session(executable, shared=self._shared)
+                session = Session(executable, shared=self._shared, blocks=self._blocks)
                 most = min(_KEPT_SIZES, _KEPT_STEPS // max(1, len(session.bound_steps)))
                 while self._kept and len(self._kept) >= most:
                     self._kept.popitem(last=False)  # the one not used for longest

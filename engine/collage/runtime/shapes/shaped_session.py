@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collage.runtime.kernels.reports import SessionReport
+from collage.runtime.calling.shared_memory import SharedMemory
+from collage.runtime.kernels.reports import PlanMemory, SessionReport
 from collage.runtime.package.plan import described
 from collage.runtime.session import NodeArg, Session
 from collage.runtime.shapes.choosing_session import ChoosingSession, shape_given
@@ -21,16 +22,24 @@ class ShapedSession(ChoosingSession):
     A plan for exactly the shapes of the inputs goes before one for a range that holds them.
 
     Args:
-        sessions: A session for each set of shapes. It takes ownership.
+        sessions: A session for each set of shapes, which may share memory. It takes ownership.
         input_shapes: The shapes that each is for, by the input's name; all name the same inputs.
+        loaded_bytes: By how much the process grew when each was loaded, by its place in `sessions`, in the order in
+            which they were.
 
     Attributes:
         sessions: As given.
         input_shapes: As given.
     """
 
-    def __init__(self, sessions: Sequence[Session], input_shapes: Sequence[Mapping[str, Shape]]) -> None:
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        input_shapes: Sequence[Mapping[str, Shape]],
+        loaded_bytes: Mapping[int, int] | None = None,
+    ) -> None:
         super().__init__(sessions[0])
+        self._loaded_bytes = loaded_bytes or {}
         self.sessions = tuple(sessions)
         self.input_shapes = tuple(input_shapes)
         # inputs whose shapes are the same in all plans are left to the session, which says what it expects
@@ -105,11 +114,27 @@ class ShapedSession(ChoosingSession):
             for kernel in session.report().kernels
         ]
         outside = tuple(dict.fromkeys(name for session in self._ranged for name in session.report().outside))
-        return SessionReport(kernels=tuple(kernels), verified=self.verified, outside=outside)
+        memory = [
+            PlanMemory(
+                input_shapes=described(self.input_shapes[place]),
+                loaded_bytes=nbytes,
+                arena_bytes=self.sessions[place].arena_bytes,
+            )
+            for place, nbytes in self._loaded_bytes.items()
+        ]
+        return SessionReport(kernels=tuple(kernels), verified=self.verified, outside=outside, memory=tuple(memory))
 
-    def clone(self) -> ShapedSession:
+    @property
+    def arena_bytes(self) -> int:
+        """See `Session.arena_bytes`; of the plan that takes most, for they share it."""
+        return max(session.arena_bytes for session in self.sessions)
+
+    def clone(self, shared: SharedMemory | None = None) -> ShapedSession:
         """Return a session with memory of its own, to run in another thread; see `Session.clone`."""
-        return ShapedSession([session.clone() for session in self.sessions], self.input_shapes)
+        shared = SharedMemory() if shared is None else shared
+        largest_first = sorted(self.sessions, key=lambda session: -session.arena_bytes)
+        twins = {session: session.clone(shared) for session in largest_first}
+        return ShapedSession([twins[session] for session in self.sessions], self.input_shapes, self._loaded_bytes)
 
 
 def _joined(described: Sequence[Sequence[NodeArg]]) -> list[NodeArg]:
