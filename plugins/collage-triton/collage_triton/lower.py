@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
 from collage_core.contract import (
@@ -26,7 +27,7 @@ from collage_triton.machine import oldest_driver
 from collage_triton.nest import Nest, nest_of
 from collage_triton.tiles import Tile, tiles
 
-ALIGNED, ANY = "aligned.cubin", "any.cubin"
+ALIGNED, ANY = _CUBINS = "aligned.cubin", "any.cubin"
 SOURCE = "kernel.py"
 
 Compile: TypeAlias = Callable[..., Compiled]
@@ -36,7 +37,7 @@ Compile: TypeAlias = Callable[..., Compiled]
 def lower(
     target: Target, function: KernelFunction, build: BuildContext, version: str, compile_kernel: Compile
 ) -> Iterator[Artifact] | Unsupported:
-    """Generate and compile a function, once per arrangement, each on demand.
+    """Generate and compile a function, once per arrangement, on demand.
 
     Args:
         target: Target that determines the device and the precision of products.
@@ -76,58 +77,100 @@ class _Variants:
     compile_kernel: Compile
 
     def made(self, wanted: tuple[Tile, ...]) -> Iterator[Artifact]:
-        """Yield an artifact for each arrangement that fits on the device."""
-        for tile in wanted:
-            try:
-                yield self._artifact(tile)
-            except Refused:
-                continue
+        """Yield an artifact for each arrangement that fits on the device.
 
-    def _artifact(self, tile: Tile) -> Artifact:
-        grid = grid_of(self.nest, tile)
-        files: dict[str, bytes] = {}
+        As many are compiled at once as there are threads, and all of these before the first is yielded: what a compiler
+        does while a kernel is timed, in the same process, disturbs it.
+        """
+        threads = max(1, self.build.threads)
+        at_once = -(-threads // len(_CUBINS))
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            for first in range(0, len(wanted), at_once):
+                variants = [_Variant(self, tile, pool) for tile in wanted[first : first + at_once]]
+                wait(future for variant in variants for future in variant.futures)
+                for variant in variants:
+                    try:
+                        yield variant.artifact()
+                    except Refused:
+                        continue
+
+
+class _Variant:
+    """One arrangement. Its cubins are taken from the cache, for equal groups have equal sources, or compiled.
+
+    The cache is asked and told by the thread that makes this and asks for the artifact: nothing says that it may be by
+    several.
+
+    Args:
+        of: What is arranged.
+        tile: How.
+        pool: Compiles.
+
+    Attributes:
+        futures: What is compiled.
+    """
+
+    def __init__(self, of: _Variants, tile: Tile, pool: ThreadPoolExecutor) -> None:
+        self._of, self._tile = of, tile
+        self._source = source_of(of.nest, tile) if of.nest.stores else ""
+        self._cubins: dict[str, Compiled | Future[Compiled]] = {}
+        for name in _CUBINS if of.nest.stores else ():
+            known = of.build.blobs.get(self._key(name))
+            if known is None:
+                self._cubins[name] = pool.submit(self._compiled, name)
+            else:
+                head, _, cubin = known.partition(b"\n")
+                self._cubins[name] = Compiled(cubin=cubin, **json.loads(head))
+        self.futures = [each for each in self._cubins.values() if isinstance(each, Future)]
+
+    def artifact(self) -> Artifact:
+        """Return the artifact, when everything is compiled.
+
+        Raises:
+            Refused: If it does not fit on the device.
+        """
+        of = self._of
+        files = {SOURCE: self._source.encode()} if self._cubins else {}
         launches: dict[str, Any] = {}
-        if self.nest.stores:
-            source = source_of(self.nest, tile)
-            files[SOURCE] = source.encode()
-            for name in (ALIGNED, ANY):
-                compiled = self._compiled(source, tile, name == ALIGNED)
-                files[name] = compiled.cubin
-                launches[name] = {key: value for key, value in dataclasses.asdict(compiled).items() if key != "cubin"}
+        for name, each in self._cubins.items():
+            compiled = each.result() if isinstance(each, Future) else each
+            facts = {key: value for key, value in dataclasses.asdict(compiled).items() if key != "cubin"}
+            if isinstance(each, Future):
+                of.build.blobs.put(self._key(name), json.dumps(facts).encode() + b"\n" + compiled.cubin)
+            files[name], launches[name] = compiled.cubin, facts
         constants = {
-            each.place: self.function.constants[each.place]
-            for each in self.nest.parameters
-            if isinstance(each.place, str)
+            each.place: of.function.constants[each.place] for each in of.nest.parameters if isinstance(each.place, str)
         }
         return Artifact(
             files=files,
             metadata={
-                "grid": list(grid),
+                "grid": list(grid_of(of.nest, self._tile)),
                 "launches": launches,
-                "arguments": [[each.name.rstrip("0123456789"), each.place] for each in self.nest.parameters],
+                "arguments": [[each.name.rstrip("0123456789"), each.place] for each in of.nest.parameters],
             },
             requires=(
-                Requirement(kind="compute_capability", name="cuda", specifier=f"=={self.device.compute_capability}"),
-                Requirement(kind="driver", name="cuda", specifier=f">={oldest_driver(self.device)}"),
+                Requirement(kind="compute_capability", name="cuda", specifier=f"=={of.device.compute_capability}"),
+                Requirement(kind="driver", name="cuda", specifier=f">={oldest_driver(of.device)}"),
             ),
             constants=constants,
-            variant=tile.name,
+            variant=self._tile.name,
             capturable=True,
             deterministic=True,
         )
 
-    def _compiled(self, source: str, tile: Tile, aligned: bool) -> Compiled:
-        """Compile a source, or return it from the cache: equal groups have equal sources."""
-        capability = self.device.compute_capability
-        text = json.dumps([source, tile.name, tile.stages, aligned, capability, self.version])
-        key = hashlib.sha256(text.encode()).hexdigest()
-        known = self.build.blobs.get(key)
-        if known is not None:
-            head, _, cubin = known.partition(b"\n")
-            return Compiled(cubin=cubin, **json.loads(head))
-        compiled = self.compile_kernel(
-            source, self.nest.parameters, tile, capability, aligned=aligned, cache=self.build.scratch / "triton"
+    def _key(self, name: str) -> str:
+        of, tile = self._of, self._tile
+        capability = of.device.compute_capability
+        text = json.dumps([self._source, tile.name, tile.stages, name == ALIGNED, capability, of.version])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _compiled(self, name: str) -> Compiled:
+        of = self._of
+        return of.compile_kernel(
+            self._source,
+            of.nest.parameters,
+            self._tile,
+            of.device.compute_capability,
+            aligned=name == ALIGNED,
+            cache=of.build.scratch / "triton",
         )
-        facts = {key: value for key, value in dataclasses.asdict(compiled).items() if key != "cubin"}
-        self.build.blobs.put(key, json.dumps(facts).encode() + b"\n" + compiled.cubin)
-        return compiled

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import itertools
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,38 @@ def test_each_variant_is_compiled_when_it_is_asked_for(build: BuildContext) -> N
     assert recorder.compiled == [f"{first.variant} 9.0 aligned", f"{first.variant} 9.0 any"]
     names = [first.variant, *(each.variant for each in made)]
     assert len(names) == len(set(names)) > 1
+
+
+def test_as_many_are_compiled_at_once_as_there_are_threads_and_none_while_one_is_timed(build: BuildContext) -> None:
+    recorder, together = Recorder(), threading.Barrier(4)
+
+    def compile_kernel(*arguments: Any, **options: Any) -> Compiled:
+        together.wait(timeout=60)  # for three others
+        return recorder(*arguments, **options)
+
+    answer = lower(EXACT, group(600, 96), dataclasses.replace(build, threads=4), "3.9.0", compile_kernel)
+    assert not isinstance(answer, Unsupported)
+    names = []
+    for number, artifact in enumerate(itertools.islice(answer, 4)):
+        names.append(artifact.variant)
+        assert len(recorder.compiled) == (4 if number < 2 else 8)
+
+    assert names == [each.variant for each in variants(Recorder(), build, group(600, 96))][:4]
+
+
+def test_a_compiler_that_fails_costs_its_own_variant_and_what_comes_after(build: BuildContext) -> None:
+    def compile_kernel(source: str, parameters: Any, tile: Any, *rest: Any, **options: Any) -> Compiled:
+        if tile.name == names[1]:
+            raise RuntimeError("it crashed")
+        return Recorder()(source, parameters, tile, *rest, **options)
+
+    names = [each.variant for each in variants(Recorder(), build, group(600, 96))]
+    answer = lower(EXACT, group(600, 97), dataclasses.replace(build, threads=4), "3.9.0", compile_kernel)
+    assert not isinstance(answer, Unsupported)
+
+    assert next(answer).variant == names[0]
+    with pytest.raises(RuntimeError, match="it crashed"):
+        next(answer)
 
 
 def test_the_winner_is_taken_from_the_cache_for_a_call_site_with_other_weights(build: BuildContext) -> None:
