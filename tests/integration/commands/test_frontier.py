@@ -12,11 +12,21 @@ from click.testing import CliRunner
 
 import collage
 from collage.cli import main
+from collage.options import PRESETS, OptimizeOptions
 from collage.store import open_database
 from collage_core.errors import UsageError
 from collage_testing import GraphBuilder
+from tests.integration.commands.conftest import TINY
 
 pytestmark = pytest.mark.plugins("onnxruntime", "openvino")
+
+
+@pytest.fixture(autouse=True)
+def little_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preset measures next to nothing, as where commands have options for that, and packages run for a moment."""
+    monkeypatch.setitem(PRESETS, "quick", OptimizeOptions(**TINY).effective)
+    monkeypatch.setattr("collage.commands.frontier._ROUNDS", 4)
+    monkeypatch.setattr("collage.commands.frontier._ROUND_S", 0.01)
 
 
 @pytest.fixture

@@ -202,16 +202,16 @@ print(json.dumps({"memory": [dataclasses.asdict(each) for each in report.memory]
 
 
 def test_each_further_plan_adds_one_packed_copy_of_the_weights_at_most(tmp_path: Path) -> None:
-    weights = np.random.default_rng(0).standard_normal((1024, 4096), np.float32)
+    weights = np.random.default_rng(0).standard_normal((512, 4096), np.float32)
     model = ir.from_onnx_text(
-        '<ir_version: 10, opset_import: ["" : 20]> g (float[batch,1024] x, float[1024,4096] w) => (float[batch,4096] y)'
+        '<ir_version: 10, opset_import: ["" : 20]> g (float[batch,512] x, float[512,4096] w) => (float[batch,4096] y)'
         "{ m = MatMul(x, w) y = Relu(m) }"
     )
     w = model.graph.inputs.pop()
     w.const_value = ir.tensor(weights, name="w")
     model.graph.register_initializer(w)
     ir.save(model, tmp_path / "wide.onnx")
-    shapes = [{"x": (batch, 1024)} for batch in (4, 64, 16)]
+    shapes = [{"x": (batch, 512)} for batch in (4, 64)]
     options: dict[str, Any] = {"toolchains": "onnxruntime", "tuning_db": "memory:", **TINY}
     product.optimize(tmp_path / "wide.onnx", input_shapes=shapes, **options).save(tmp_path / "wide.collage")
 
@@ -223,9 +223,9 @@ def test_each_further_plan_adds_one_packed_copy_of_the_weights_at_most(tmp_path:
     )
 
     facts = json.loads(ran.stdout)
-    first, *further = facts["memory"]
-    assert first["input_shapes"] == "x:[64,1024]", "the largest first, whose arena the others share"
-    assert [each["input_shapes"] for each in further] == ["x:[16,1024]", "x:[4,1024]"]
-    assert all(each["loaded_bytes"] <= 1.1 * weights.nbytes + (4 << 20) for each in further)
+    first, further = facts["memory"]
+    assert first["input_shapes"] == "x:[64,512]", "the largest first, whose arena the others share"
+    assert further["input_shapes"] == "x:[4,512]"
+    assert further["loaded_bytes"] <= 1.1 * weights.nbytes + (4 << 20)
     assert "plans took, when loaded one after the other, " in facts["said"]
-    assert " MiB for x:[16,1024]" in facts["said"]
+    assert " MiB for x:[4,512]" in facts["said"]

@@ -211,6 +211,7 @@ def fast_integers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fast_integers")
+@pytest.mark.slow
 def test_optimizing_with_percentiles_quantises_what_the_outliers_forbid_and_says_so(tmp_path: Path) -> None:
     def optimized(**options: Any) -> Any:
         return collage.optimize(
