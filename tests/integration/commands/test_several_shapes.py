@@ -22,8 +22,8 @@ from tests.integration.commands.models import cnn, reference
 
 pytestmark = pytest.mark.plugins
 
-BATCHES = (1, 2, 4)
-SHAPES = "x:[1|2|4,3,16,16]"
+BATCHES = (1, 4)
+SHAPES = "x:[1|4,3,16,16]"
 
 
 def written(folder: Path) -> Path:
@@ -70,8 +70,8 @@ def test_it_says_what_each_shape_gets(made: Path) -> None:
     said = (made / "said.txt").read_text()
     document = json.loads((made / "shapes.json").read_text())
 
-    assert [f"x:[{batch},3,16,16]" in said for batch in BATCHES] == [True] * 3
-    assert "shapes 2 of 3: x:[2,3,16,16]" in (made / "progress.txt").read_text()
+    assert [f"x:[{batch},3,16,16]" in said for batch in BATCHES] == [True] * 2
+    assert "shapes 2 of 2: x:[4,3,16,16]" in (made / "progress.txt").read_text()
     assert [each["input_shapes"] for each in document["shapes"]] == [{"x": [batch, 3, 16, 16]} for batch in BATCHES]
     assert all(each["search"]["measured"] > 0 and each["regions"] for each in document["shapes"])
 
@@ -83,7 +83,7 @@ def test_no_plan_has_threads_that_keep_the_cores_of_the_others_busy(made: Path, 
         assert {contender["name"] for contender in each["contenders"]} >= {"onnxruntime", "openvino"}
         assert "onnxruntime(spin=true)" not in {contender["name"] for contender in each["contenders"]}
     said = " ".join(collage("explain", "cnn.collage", folder=made).stdout.split())
-    assert said.count("left out: onnxruntime(spin=true), which would slow the plans for other shapes") == 3
+    assert said.count("left out: onnxruntime(spin=true), which would slow the plans for other shapes") == 2
 
 
 def test_weights_are_in_the_package_once(made: Path) -> None:
@@ -91,7 +91,7 @@ def test_weights_are_in_the_package_once(made: Path) -> None:
 
     floats = sum(np.prod(t.dims) for t in onnx.load(made / "cnn.onnx").graph.initializer if t.data_type == 1)
     stored = [each for each in package.manifest.weights.values() if each.dtype == "FLOAT" and len(each.shape) > 1]
-    assert len(package.plans) == 3
+    assert len(package.plans) == 2
     assert sum(each.nbytes for each in stored) <= 4 * floats
 
 
@@ -104,13 +104,13 @@ def test_the_same_again_keeps_the_package(made: Path, collage: Collage) -> None:
     assert done.returncode == 0, done.stderr
     assert "nothing has changed (--anew does it again): kept cnn.collage" in " ".join(done.stdout.split())
     assert anew.returncode == 0, anew.stderr
-    assert [each["search"]["measured"] for each in json.loads(anew.stdout)["shapes"]] == [0, 0, 0]
+    assert [each["search"]["measured"] for each in json.loads(anew.stdout)["shapes"]] == [0, 0]
 
 
 def test_other_commands_take_a_shape_or_all(made: Path, collage: Collage) -> None:
     explained = collage("explain", "cnn.collage", folder=made)
     ran = collage("run", "cnn.collage", "--verify", folder=made)
-    compared = collage("compare", "cnn.onnx", "cnn.collage", "--input-shapes", "x:[2,3,16,16]", folder=made)
+    compared = collage("compare", "cnn.onnx", "cnn.collage", "--input-shapes", "x:[4,3,16,16]", folder=made)
     which = collage("compare", "cnn.onnx", "cnn.collage", folder=made)
     timed = collage(
         *("bench", "cnn.onnx", "cnn.collage", "--input-shapes", "x:[4,3,16,16]", "--toolchains", "onnxruntime"),
@@ -119,7 +119,7 @@ def test_other_commands_take_a_shape_or_all(made: Path, collage: Collage) -> Non
     )
 
     assert explained.returncode == 0, explained.stderr
-    assert explained.stdout.count("x:[2,3,16,16]") >= 2
+    assert explained.stdout.count("x:[4,3,16,16]") >= 2
     assert ran.returncode == 0, ran.stderr
     assert compared.returncode == 0, compared.stderr
     assert which.returncode == 2
@@ -171,7 +171,7 @@ import numpy as np
 import collage
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    session = collage.load(sys.argv[1], verify={{"x": np.ones((2, 3, 16, 16), np.float32)}})
+    session = collage.load(sys.argv[1], verify={{"x": np.ones((4, 3, 16, 16), np.float32)}})
 for batch in {BATCHES}:
     session.run(None, {{"x": np.ones((batch, 3, 16, 16), np.float32)}})
 print(json.dumps([
@@ -188,7 +188,7 @@ print(json.dumps([
     assert substitutes[0] in message
     assert all(" for x:[" in each for each in substitutes)
     assert f"pip install collage-{gone}" in message
-    assert verified == [False, True, False], "the values given are of the second shape"
+    assert verified == [False, True], "the values given are of the second shape"
 
 
 LOADED = """

@@ -47,11 +47,9 @@ FEW = (
     "branches_by_input",
     "loop_until",
     "sequence_in_and_out",
-    "optional_in",
     "strings",
     "selected",
     "brain_float",
-    "names",
 )
 """Those of the default run."""
 ALONE = {
