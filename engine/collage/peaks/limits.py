@@ -136,7 +136,7 @@ def _limit(work: RegionWork, peaks: MachinePeaks) -> LimitFacts:
         return dataclasses.replace(known, not_estimated="the speed of memory is not known")
     speeds = {name: peak.flops_per_us for name in flops if (peak := peaks.product(name)) is not None}
     if lacking := sorted(flops.keys() - speeds):
-        return dataclasses.replace(known, not_estimated=f"no product in {' or '.join(lacking)} could be measured")
+        return dataclasses.replace(known, not_estimated=f"no product in {' or '.join(lacking)} was measured")
     arithmetic_us = _sum_of(flops, speeds)
     memory_us = work.nbytes / level.bytes_per_us
     return dataclasses.replace(

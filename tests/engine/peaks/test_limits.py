@@ -106,7 +106,7 @@ def test_without_a_peak_the_arithmetic_that_lacks_one_is_named() -> None:
     no_product = limits_of(work, MachinePeaks(levels=PEAKS.levels), 2, "NumPy crashed")
     nothing = limits_of(work, MachinePeaks(), 2)
 
-    assert no_product.whole.not_estimated == "no product in float32 could be measured"
+    assert no_product.whole.not_estimated == "no product in float32 was measured"
     assert no_product.machine.missing == "NumPy crashed"
     assert nothing.whole.not_estimated == "the speed of memory is not known"
     assert nothing.whole.gflop == no_product.whole.gflop != {}
