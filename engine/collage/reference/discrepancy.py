@@ -33,8 +33,8 @@ class Discrepancy:
         reason: Why the error is infinite; empty otherwise.
         mismatched: Number of elements that differ.
         total: Number of elements.
-        of_elements: For floating point: the same as the error, but relative to an element itself where that is
-            larger than the scale.
+        of_elements: For floating point of known conditioning: largest absolute difference relative to the scale, or to
+            the expected element where that is larger.
         rms: For floating point: root mean square difference relative to the tensor's scale.
         beyond: Number of elements that no correct computation gives: those that differ, for numbers by more than
             `Conditioning.tolerance` if the conditioning is known; otherwise only those NaN or infinite in one.
@@ -169,7 +169,8 @@ def _compare_floats(
             of_sentinels = max(of_sentinels, float((difference[masks] / np.abs(e[masks])).max(initial=0.0)))
             difference[masks] = 0.0
         largest = max(largest, float(difference.max(initial=0.0)))
-        of_elements = max(of_elements, float((difference / np.maximum(np.abs(e), scale)).max(initial=0.0)))
+        if conditioning is not None:
+            of_elements = max(of_elements, float((difference / np.maximum(np.abs(e), scale)).max(initial=0.0)))
         squares += float(np.square(difference).sum())
     where = None
     if farthest >= 0:

@@ -213,8 +213,8 @@ class Session:
 
     @property
     def arena_bytes(self) -> int:
-        """Memory of all internal values and of the kernels' scratch, in bytes."""
-        return self._executable.arena_bytes
+        """Bytes of the CPU's memory for all internal values and the kernels' scratch."""
+        return self._executable.arenas["cpu"]
 
     def clone(self, shared: SharedMemory | None = None) -> Session:
         """Return a session with memory of its own, to run in another thread.

@@ -39,7 +39,8 @@ class PlanMemory:
         input_shapes: Shapes of the plan's inputs, as `--input-shapes` takes them.
         loaded_bytes: By how much this process grew when the plan was loaded after those before it, files of the package
             left out: kernels, and weights that libraries repack for them.
-        arena_bytes: What internal values and the kernels' scratch take. Plans share it: the largest counts.
+        arena_bytes: What internal values and the kernels' scratch take of the CPU's memory. Plans share it: the largest
+            counts.
     """
 
     input_shapes: str

@@ -59,7 +59,7 @@ class RangedSession(ChoosingSession):
                 self._axes.append((value.name or "", varying))
         self._choosing = threading.Lock()
         self._verified = False
-        self._arena_bytes = executable.arena_bytes
+        self._arena_bytes = executable.arenas["cpu"]
         with contextlib.suppress(MemoryNeededError):  # which matters only if such sizes come
             self._arena_bytes = self._reserve({name: sizes.most for name, sizes in self._symbols.items()})
         self._kept: OrderedDict[tuple[int, ...], Session] = OrderedDict()
@@ -139,7 +139,7 @@ class RangedSession(ChoosingSession):
         for spec in map(largest.spec, largest.outputs):
             if spec.kind is ValueKind.PLANNED and spec.nbytes >= LENT_BYTES:
                 self._blocks.of(spec)
-        return largest.arena_bytes
+        return largest.arenas["cpu"]
 
     def _at(self, sizes: tuple[int, ...]) -> Session:
         with self._choosing:
