@@ -82,8 +82,7 @@ class SessionReport:
             lines.append(f"ran for sizes that no plan is for: {', '.join(self.outside)}")
         if self.memory:
             loaded = ", ".join(f"{each.loaded_bytes / 2**20:.1f} MiB for {each.input_shapes}" for each in self.memory)
-            arena = max(each.arena_bytes for each in self.memory) / 2**20
-            lines.append(
-                f"plans took, when loaded one after the other, {loaded}; they share an arena of {arena:.1f} MiB"
-            )
+            lines.append(f"plans took, when loaded one after the other, {loaded}")
+            if arena_bytes := max(each.arena_bytes for each in self.memory):
+                lines.append(f"they share an arena of {arena_bytes / 2**20:.1f} MiB")
         return "\n".join(lines)
