@@ -1,0 +1,306 @@
+"""Schedules of our own: which stages are computed inside which loops, what runs in parallel, and in vectors.
+
+Every stage is either a *sink*, with loops of its own, or computed inside the loops of the one sink that reads it. It
+can be inside where its elements belong to single iterations of these loops: a softmax's sums to rows, the statistics of
+an instance norm to channels. These *shared* axes then are a sink's outer loops, which run in parallel, and nothing is
+computed twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from collage_halide import hl
+from collage_halide.pipeline import Group
+from collage_halide.stages import Stage
+
+TASKS = 4
+"""Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
+MOST_UNROLLED = 8
+"""Vectors of sums that are kept in registers side by side."""
+LEAST_WORK = 32_768
+"""Operations below which threads cost more than they bring."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """A variant of the schedule.
+
+    Attributes:
+        vectors: Vectors along the innermost axis that are computed together, where that axis is shared; 0 for no
+            vectors at all.
+        keep: Whether what several readers read is kept, instead of computed again by each.
+    """
+
+    vectors: int
+    keep: bool = True
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return f"{'kept' if self.keep else 'inline'}-{self.vectors}"
+
+
+PLAIN = Arrangement(vectors=0)
+"""For what Halide compiles in no other way."""
+
+
+def arrangements(group: Group) -> list[Arrangement]:
+    """Return the variants that differ for a group, best guess first."""
+    has_kept = any(stage.role == "kept" for stage in group.stages)
+    blocks = (4, 1, 32) if any(stage.role != "output" for stage in group.stages) else (4,)
+    keeps = (True, False) if has_kept else (True,)
+    return [Arrangement(vectors=vectors, keep=keep) for vectors in blocks for keep in keeps]
+
+
+def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> None:
+    """Schedule a group.
+
+    Args:
+        group: The group, not yet scheduled.
+        how: The variant.
+        threads: Threads that it will run with.
+        lanes: Elements of 32 bits in a vector.
+    """
+    lanes = lanes if how.vectors else 1
+    for nest in _nests(group, how, threads):
+        nest.schedule(how, threads, lanes)
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Nest:
+    """A sink, and what is computed inside its loops.
+
+    Attributes:
+        sink: The sink.
+        func: Halide's function whose loops they are: of a sink that adds up, one that copies the sums.
+        shared: Axes that all members run along.
+        members: What is computed inside, and the sink's axis that each of its axes runs along.
+    """
+
+    sink: Stage
+    func: Any
+    shared: set[int]
+    members: dict[Stage, tuple[int | None, ...]]
+
+    def parallelism(self, axes: set[int]) -> int:
+        return math.prod(self.sink.shape[axis] for axis in axes)
+
+    def schedule(self, how: Arrangement, threads: int, lanes: int) -> None:
+        sink = self.sink
+        axes = [axis for axis, extent in enumerate(sink.shape) if extent > 1] or [len(sink.shape) - 1]
+        last = axes[-1]
+        outer = [axis for axis in axes if axis in self.shared and axis != last]
+        block = sink.shape[last]
+        loops: list[Any] = [sink.variables[axis] for axis in outer]
+        inner = [sink.variables[axis] for axis in axes if axis not in outer and axis != last]
+        x = sink.variables[last]
+        wanted = self._block(how, threads, lanes, last, outer)
+        if wanted < block or (self.members and not outer):  # members need a loop to be inside of
+            xo, x = hl.Var(f"{sink.name}_xo"), hl.Var(f"{sink.name}_xi")
+            self.func.split(sink.variables[last], xo, x, wanted, _tail(block, wanted))
+            loops.append(xo)
+            block = wanted
+        outside = [variable for axis, variable in enumerate(sink.variables) if axis not in axes]
+        at = self._order(loops, inner, x, outside, threads, block)
+        _vectorised(self.func, x, block, lanes, sink.name)
+        for member, ties in self.members.items():
+            extents = [
+                1 if tie in outer else block if tie == last and last in self.shared else extent
+                for tie, extent in zip(ties, member.shape, strict=True)
+            ]
+            _inside(member, extents, self.func, at, lanes)
+
+    def _block(self, how: Arrangement, threads: int, lanes: int, last: int, outer: Sequence[int]) -> int:
+        """Return how much of the innermost axis is computed together."""
+        extent, sink = self.sink.shape[last], self.sink
+        if last in self.shared and self.members:
+            return min(extent, max(1, how.vectors) * lanes)
+        if outer or last not in self.shared:
+            return extent
+        pieces = threads * TASKS
+        least = max(lanes, LEAST_WORK // max(1, sink.work + 1) // lanes * lanes)
+        return max(least, -(-extent // pieces // lanes) * lanes)
+
+    def _order(self, loops: list[Any], inner: list[Any], x: Any, outside: list[Any], threads: int, block: int) -> Any:
+        """Order the loops; returns the one inside which members are computed."""
+        sink = self.sink
+        self.func.reorder(x, *reversed(inner), *reversed(loops), *outside)
+        if not loops:
+            return None
+        fused = loops[-1]
+        for number, each in enumerate(reversed(loops[:-1])):
+            both = hl.Var(f"{sink.name}_t{number}")
+            self.func.fuse(fused, each, both)
+            fused = both
+        total = self._iterations(loops, block)
+        work = sink.size * (sink.work + 1) + sum(each.size * each.work for each in self.members)
+        if work < LEAST_WORK or threads < 2 or total < 2:
+            return fused
+        factor = _divisor(total, max(1, total // (threads * TASKS)))
+        if factor == 1:
+            self.func.parallel(fused)
+            return fused
+        to, ti = hl.Var(f"{sink.name}_to"), hl.Var(f"{sink.name}_ti")
+        self.func.split(fused, to, ti, factor, hl.TailStrategy.GuardWithIf).parallel(to)
+        return ti
+
+    def _iterations(self, loops: Sequence[Any], block: int) -> int:
+        names = {each.name() for each in loops}
+        total = 1
+        for axis, variable in enumerate(self.sink.variables):
+            if variable.name() in names:
+                total *= self.sink.shape[axis]
+        if f"{self.sink.name}_xo" in names:
+            axes = [axis for axis, extent in enumerate(self.sink.shape) if extent > 1] or [len(self.sink.shape) - 1]
+            total *= -(-self.sink.shape[axes[-1]] // block)
+        return total
+
+
+def _nests(group: Group, how: Arrangement, threads: int) -> list[_Nest]:
+    """Return the sinks with their members."""
+    readers: dict[Stage, list[tuple[Stage, tuple[Any, ...]]]] = {stage: [] for stage in group.stages}
+    for stage in group.stages:
+        for source, index in stage.reads:
+            readers[source].append((stage, index))
+    nests: dict[Stage, _Nest] = {}
+    home: dict[Stage, _Nest | None] = {}
+    ties: dict[Stage, tuple[int | None, ...]] = {}
+    for stage in reversed(group.stages):
+        nest = _home(stage, readers[stage], home, ties, how, threads)
+        if nest is None and (stage.role != "kept" or how.keep):
+            nest = nests[stage] = _own_nest(stage)
+            ties[stage] = tuple(range(len(stage.shape)))
+        home[stage] = nest
+    return list(nests.values())
+
+
+def _own_nest(stage: Stage) -> _Nest:
+    """Return the nest of a sink; one that adds up is its own member, so that its sums stay in registers."""
+    shared = {axis for axis, extent in enumerate(stage.shape) if extent > 1 and axis != stage.scanned}
+    if stage.reduction is None:
+        if stage.role != "output":
+            stage.func.compute_root()
+        return _Nest(sink=stage, func=stage.func, shared=shared, members={})
+    copy = stage.func.in_()
+    copy.compute_root()
+    ties = tuple(axis if axis in shared else None for axis in range(len(stage.shape)))
+    return _Nest(sink=stage, func=copy, shared=shared, members={stage: ties})
+
+
+def _home(
+    stage: Stage,
+    readers: Sequence[tuple[Stage, tuple[Any, ...]]],
+    home: Mapping[Stage, _Nest | None],
+    ties: dict[Stage, tuple[int | None, ...]],
+    how: Arrangement,
+    threads: int,
+) -> _Nest | None:
+    """Return the nest inside which a stage is computed; None if it has loops of its own, or none at all."""
+    if stage.role == "output" or not readers:
+        return None
+    nests = {id(home[reader]): home[reader] for reader, _ in readers}
+    if len(nests) != 1:
+        return None
+    [nest] = nests.values()
+    if nest is None:
+        return None
+    found = _ties(stage, readers, ties)
+    if stage.role == "kept" and not how.keep:
+        ties[stage] = found
+        return nest
+    joint = nest.shared & {tie for tie in found if tie is not None}
+    enough = min(threads, nest.parallelism(nest.shared))
+    if not joint or nest.parallelism(joint) < enough:
+        return None
+    ties[stage] = found
+    nest.shared = joint
+    nest.members[stage] = found
+    return nest
+
+
+def _ties(
+    stage: Stage, readers: Sequence[tuple[Stage, tuple[Any, ...]]], ties: Mapping[Stage, tuple[int | None, ...]]
+) -> tuple[int | None, ...]:
+    """Return the sink's axis that each axis of a stage runs along; None if several elements are read, or others."""
+    found: list[int | None] = []
+    for axis, extent in enumerate(stage.shape):
+        seen: set[int | None] = set()
+        for reader, index in readers:
+            at = index[axis]
+            places = {variable.name(): place for place, variable in enumerate(reader.variables)}
+            seen.add(ties[reader][places[at.loop]] if at.loop in places else None)
+        single = len(seen) == 1 and extent > 1 and axis != stage.scanned
+        found.append(seen.pop() if single else None)
+    return tuple(found)
+
+
+def _inside(member: Stage, extents: Sequence[int], sink: Any, at: Any, lanes: int) -> None:
+    """Compute a stage inside a loop of its sink.
+
+    Args:
+        member: The stage.
+        extents: How much of each axis is computed there.
+        sink: The sink's function.
+        at: The loop.
+        lanes: Elements in a vector.
+    """
+    func = member.func.compute_at(sink, at)
+    update = None if member.reduction is None else func.update(0)
+    axes = [axis for axis, extent in enumerate(extents) if extent > 1 and axis != member.scanned]
+    if member.role == "lanes" and lanes > 1:
+        func.vectorize(member.variables[-1])
+        if update is not None:
+            update.vectorize(member.variables[-1])
+        return
+    if not axes:
+        if update is not None:
+            update.unscheduled()
+        return
+    last = axes[-1]
+    _vectorised(func, member.variables[last], extents[last], lanes, member.name)
+    if update is None or member.reduction is None:
+        return
+    size = _vector(extents[last], lanes)
+    tail = hl.TailStrategy.RoundUp if extents[last] % size == 0 else hl.TailStrategy.GuardWithIf
+    uo, ui = hl.Var(f"{member.name}_uo"), hl.Var(f"{member.name}_ui")
+    update.split(member.variables[last], uo, ui, size, tail).vectorize(ui)
+    rvars = [*reversed(member.reduction.loops)]
+    rest = [member.variables[axis] for axis in reversed(range(len(extents))) if axis not in (last, member.scanned)]
+    steps = -(-extents[last] // size)
+    if steps <= MOST_UNROLLED:
+        update.reorder(ui, uo, *rvars, *rest).unroll(uo, steps, tail)
+    else:
+        update.reorder(ui, *rvars, uo, *rest)
+
+
+def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str) -> None:
+    """Run an innermost loop in vectors."""
+    size = _vector(extent, lanes)
+    if size > 1:
+        vo, vi = hl.Var(f"{name}_vo"), hl.Var(f"{name}_vi")
+        func.split(x, vo, vi, size, _tail(extent, size)).vectorize(vi)
+
+
+def _tail(extent: int, size: int) -> Any:
+    """Return what is done where a loop does not divide: the last piece is moved back over the one before.
+
+    Not cut off: Halide 21 fails to compile a masked load that runs backwards, and masks cost time.
+    """
+    return hl.TailStrategy.RoundUp if extent % size == 0 else hl.TailStrategy.ShiftInwards
+
+
+def _vector(extent: int, lanes: int) -> int:
+    """Return how long vectors along an axis are: a power of two that is no more than the axis has."""
+    return min(lanes, 1 << (extent.bit_length() - 1))
+
+
+def _divisor(total: int, wanted: int) -> int:
+    """Return the divisor of a number that is next to a wanted one from below; at least half of it, else the wanted."""
+    for candidate in range(wanted, max(0, wanted // 2), -1):
+        if total % candidate == 0:
+            return candidate
+    return wanted

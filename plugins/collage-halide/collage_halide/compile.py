@@ -1,0 +1,100 @@
+"""A scheduled group as a shared library."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from collage_core.contract import BuildContext, Host
+from collage_core.errors import LoweringError
+from collage_halide import hl
+from collage_halide.machine import halide_target, linker
+from collage_halide.pipeline import Group
+
+ENTRY = "collage_kernel"
+"""Name of the compiled function."""
+
+
+def compiled(group: Group, build: BuildContext) -> bytes:
+    """Compile a scheduled group to an object without Halide's runtime.
+
+    Raises:
+        LoweringError: If Halide does not compile it.
+    """
+    for place in group.places:
+        parameters = [place.parameter] if place.where != "out" else place.parameter.output_buffers()
+        for parameter in parameters:
+            stride = 1
+            for dimension, extent in enumerate(reversed(place.shape)):
+                parameter.dim(dimension).set_bounds(0, extent).set_stride(stride)
+                stride *= extent
+    pipeline = hl.Pipeline([place.parameter for place in group.places if place.where == "out"])
+    arguments = [place.parameter for place in group.places if place.where != "out"]
+    # StrictFloat: floats are computed as they are written; else sums are rearranged, and infinities taken for numbers.
+    target = halide_target(build.host, "NoRuntime", "NoBoundsQuery", "StrictFloat")
+    path = build.scratch / "kernel.o"
+    try:
+        pipeline.compile_to({hl.OutputFileType.object: str(path)}, arguments, ENTRY, target)
+        return path.read_bytes()
+    except hl.HalideError as error:
+        raise LoweringError(f"Halide does not compile it: {str(error).strip()}") from error
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def standalone_runtime(host: Host) -> bytes:
+    """Return Halide's runtime for a machine as a shared library: its thread pool and memory. Made once in a process."""
+    return _standalone_runtime(str(halide_target(host)))
+
+
+@functools.cache  # a second each
+def _standalone_runtime(target: str) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runtime.o"
+        hl.compile_standalone_runtime(str(path), hl.Target(target))
+        content = path.read_bytes()
+        return linked(content, Path(folder), soname=runtime_name(content))
+
+
+def runtime_name(content: bytes) -> str:
+    """Return the name under which kernels ask for a runtime: equal ones are loaded once in a process."""
+    return f"collage-halide-{hashlib.sha256(content).hexdigest()[:16]}.so"
+
+
+def linked(content: bytes, scratch: Path, *, soname: str = "", needs: Sequence[tuple[str, bytes]] = ()) -> bytes:
+    """Link an object to a shared library.
+
+    Args:
+        content: The object.
+        scratch: A folder to write in.
+        soname: Name of the library.
+        needs: Libraries that it needs, by name.
+
+    Raises:
+        LoweringError: If the linker fails.
+    """
+    command = linker()
+    if command is None:
+        raise LoweringError("there is no linker")
+    source, target = scratch / "linked.o", scratch / "linked.so"
+    source.write_bytes(content)
+    others = []
+    for name, library in needs:
+        path = scratch / name
+        path.write_bytes(library)
+        others.append(str(path))
+    naming = ["-soname", soname] if soname else []
+    arguments: list[Any] = [*command, "-shared", "-s", "-z", "noexecstack", "-o", target, *naming, source, *others]
+    try:
+        done = subprocess.run([str(each) for each in arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LoweringError(f"the linker fails: {done.stderr.strip()}")
+        return target.read_bytes()
+    finally:
+        source.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)

@@ -1,0 +1,92 @@
+"""Lower a kernel function to variants of a shared library each: one for each arrangement of loops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from collage_core.contract import Artifact, BuildContext, KernelFunction, Unsupported
+from collage_core.errors import LoweringError
+from collage_halide.arrange import PLAIN, Arrangement, arrange, arrangements
+from collage_halide.compile import compiled, linked, standalone_runtime
+from collage_halide.errors import Refused
+from collage_halide.machine import flags_of, requirements, vector_bytes, version
+from collage_halide.native import soname_of
+from collage_halide.pipeline import Group, group_of
+
+KERNEL, RUNTIME = "kernel.so", "runtime.so"
+
+
+def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
+    """Compile a function, once per arrangement, on demand.
+
+    Args:
+        function: The group.
+        build: The machine, and how many variants or which one.
+    """
+    width = vector_bytes(build.host)
+    try:
+        group = group_of(function, width)
+    except Refused as refusal:
+        return Unsupported(refusal.reason)
+    wanted = arrangements(group)
+    if build.variant is not None:
+        wanted = [each for each in (*wanted, PLAIN) if each.name == build.variant]
+        if not wanted:
+            return Unsupported(f"it has no variant {build.variant!r} of this group")
+    return _variants(function, build, wanted[: build.max_variants], width)
+
+
+def _variants(
+    function: KernelFunction, build: BuildContext, wanted: list[Arrangement], width: int
+) -> Iterator[Artifact]:
+    made: set[bytes] = set()
+    failed: LoweringError | None = None
+    for how in wanted:
+        group = group_of(function, width)
+        try:
+            arrange(group, how, build.threads, width // 4)
+            content = compiled(group, build) if group.outputs else b""
+        except LoweringError as error:
+            failed = failed or error
+            continue
+        if content in made:
+            continue  # the same code under another name
+        made.add(content)
+        yield _artifact(function, build, how, group, content)
+    if failed is not None and not made:
+        if PLAIN in wanted:
+            raise failed
+        yield from _variants(function, build, [PLAIN], width)
+
+
+def _artifact(
+    function: KernelFunction, build: BuildContext, how: Arrangement, group: Group, content: bytes
+) -> Artifact:
+    files = {}
+    if content:
+        runtime = _runtime(build)
+        needs = [(soname_of(runtime), runtime)]
+        files = {KERNEL: linked(content, build.scratch, needs=needs), RUNTIME: runtime}
+    places = [[place.where, place.name, list(place.shape), place.kind.code, place.kind.bits] for place in group.places]
+    constants = {
+        str(place.name): function.constants[str(place.name)] for place in group.places if place.where == "weight"
+    }
+    return Artifact(
+        files=files,
+        metadata={"places": places},
+        requires=requirements(build.host),
+        constants=constants,
+        variant=how.name,
+        deterministic=True,
+    )
+
+
+def _runtime(build: BuildContext) -> bytes:
+    """Return the runtime, from the cache if it was made before."""
+    key = json.dumps(["runtime", version(), *flags_of(build.host)])
+    known = build.blobs.get(key)
+    if known is None:
+        known = standalone_runtime(build.host)
+        build.blobs.put(key, known)
+    return known

@@ -1,0 +1,130 @@
+"""Functions of numbers that Halide lacks, or computes otherwise at the ends of a type's range.
+
+Halide's `exp`, `log` and `erf` (`src/IROperator.cpp`) are polynomials that vectorise; they are undefined or wrong for
+infinities, NaN and subnormal numbers, which masks and badly scaled models hold.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from collage_halide import hl
+
+Expr = Any
+
+
+def like(expression: Expr, value: float) -> Expr:
+    """Return a number of the type of an expression."""
+    kind = expression.type()
+    if not kind.is_float():
+        return hl.cast(kind, hl.i64(int(value)))
+    return hl.f64(value) if kind.bits() == 64 else hl.f32(value)
+
+
+def is_double(expression: Expr) -> bool:
+    """Return whether an expression is float64, whose functions are those of the C library."""
+    return bool(expression.type().is_float() and expression.type().bits() == 64)
+
+
+def exp(x: Expr) -> Expr:
+    """Return e to the power x; Halide's is right up to where its exponent fits 32 bits, and for no NaN."""
+    if is_double(x):
+        return hl.exp(x)
+    return hl.select(x < hl.f32(100.0), hl.exp(x), x + hl.f32(math.inf))
+
+
+def log(x: Expr) -> Expr:
+    """Return the natural logarithm."""
+    if is_double(x):
+        return hl.log(x)
+    small = x < hl.f32(1.1754944e-38)
+    normal = hl.log(hl.select(small, x * hl.f32(2.0**24), x)) - hl.select(small, hl.f32(24 * math.log(2)), hl.f32(0.0))
+    strange = hl.is_nan(x) | (x == hl.f32(math.inf))
+    below = hl.select(x < hl.f32(0.0), hl.f32(math.nan), hl.select(x == hl.f32(0.0), hl.f32(-math.inf), normal))
+    return hl.select(strange, x, below)
+
+
+def erf(x: Expr) -> Expr:
+    """Return the error function, which is 1 in float32 from 4 on."""
+    if is_double(x):
+        raise NotImplementedError
+    return hl.select(hl.is_nan(x), x, hl.erf(hl.clamp(x, hl.f32(-4.0), hl.f32(4.0))))
+
+
+def sigmoid(x: Expr) -> Expr:
+    """Return 1 / (1 + exp(-x))."""
+    return like(x, 1.0) / (like(x, 1.0) + exp(-x))
+
+
+def tanh(x: Expr) -> Expr:
+    """Return the hyperbolic tangent.
+
+    Near zero by the polynomial of Cephes' `tanhf` (Moshier), elsewhere from exp(-2|x|), which does not overflow.
+    """
+    if is_double(x):
+        return hl.tanh(x)
+    square = x * x
+    near = hl.f32(-5.70498872745e-3)
+    for coefficient in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
+        near = near * square + hl.f32(coefficient)
+    near = near * square * x + x
+    size = hl.abs(x)
+    small = exp(size * hl.f32(-2.0))
+    far = (hl.f32(1.0) - small) / (hl.f32(1.0) + small)
+    return hl.select(size < hl.f32(0.625), near, hl.select(x < hl.f32(0.0), -far, far))
+
+
+def softplus(x: Expr) -> Expr:
+    """Return log(1 + exp(x)) for numbers of any size."""
+    return maximum(x, like(x, 0.0)) + log(like(x, 1.0) + exp(-hl.abs(x)))
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    """Return the larger one; NaN if either is NaN."""
+    larger = a > b
+    return hl.select(larger | hl.is_nan(a) if a.type().is_float() else larger, a, b)
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    """Return the smaller one; NaN if either is NaN."""
+    smaller = a < b
+    return hl.select(smaller | hl.is_nan(a) if a.type().is_float() else smaller, a, b)
+
+
+def clamped(x: Expr, low: float, high: float) -> Expr:
+    """Return the nearest number in a range."""
+    return minimum(maximum(x, like(x, low)), like(x, high))
+
+
+def power(x: Expr, exponent: Expr) -> Expr:
+    """Return x to the power of a number of the same type, floats."""
+    if is_double(x):
+        return hl.pow(x, exponent)
+    size = exp(exponent * log(hl.abs(x)))
+    whole = hl.floor(exponent) == exponent
+    odd = whole & (hl.floor(exponent * hl.f32(0.5)) * hl.f32(2.0) != exponent)
+    below = hl.select(whole, hl.select(odd, -size, size), hl.f32(math.nan))
+    signed = hl.select(x < hl.f32(0.0), below, size)
+    one = (exponent == hl.f32(0.0)) | (x == hl.f32(1.0))
+    return hl.select(one, hl.f32(1.0), hl.select(hl.is_nan(x), x, signed))
+
+
+def multiplied(x: Expr, times: int) -> Expr:
+    """Return x to the power of a natural number, by squaring."""
+    if times == 0:
+        return like(x, 1)
+    half = multiplied(x, times // 2) if times > 1 else None
+    if half is None:
+        return x
+    return half * half * x if times % 2 else half * half
+
+
+def quotient(a: Expr, b: Expr) -> Expr:
+    """Return a / b; of integers, rounded towards zero."""
+    return a / b if a.type().is_float() else hl.div_round_to_zero(a, no_zero(b))
+
+
+def no_zero(divisor: Expr) -> Expr:
+    """Return a divisor, 1 in place of 0: beyond the end of a row vectors hold 0, and processors trap."""
+    return hl.select(divisor == like(divisor, 0), like(divisor, 1), divisor)

@@ -1,0 +1,102 @@
+"""GridSample: elements at places that are computed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from collage_halide import hl
+from collage_halide.elements import FLOATS, ElementType
+from collage_halide.errors import Refused
+from collage_halide.indices import Index, computed, fixed
+from collage_halide.op import Op
+from collage_halide.operators import formulas as f
+from collage_halide.operators.operator import Operands, Operator, given
+from collage_halide.stages import Scope
+from collage_halide.values import Value
+
+At = tuple[Index, ...]
+Expr = Any
+
+
+def _grid_sample(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
+    source, grid = scope.kept(given(operands, 0)), given(operands, 1)
+    extents = source.shape[2:]
+    aligned, padding = bool(op.attribute("align_corners", 0)), op.attribute("padding_mode", "zeros")
+    nearest = op.attribute("mode", "linear") == "nearest"
+
+    kind, points = source.kind.wide, (grid.shape[0], *grid.shape[1:-1])
+    at_points = [
+        scope.kept(scope.moved(points, kind, _along(grid, axis, extents, aligned, padding, kind), 6), 1)
+        for axis in range(len(extents))
+    ]
+
+    def element(index: At) -> Expr:
+        loops = frozenset[str]().union(*(each.loops for each in (index[0], *index[2:])))
+        key = f"grid{id(grid)}:" + ",".join(each.key for each in (index[0], *index[2:]))
+        at = [each.at((index[0], *index[2:])) for each in at_points]
+        corners = [[(hl.round(x), None)] if nearest else _ends(x) for x in at]
+        total: Expr = None
+        for number, corner in enumerate(itertools.product(*corners)):
+            places: list[Index] = []
+            inside = share = None
+            for (place, part), extent in zip(corner, extents, strict=True):
+                here = (place >= f.like(place, 0.0)) & (place <= f.like(place, extent - 1.0))
+                inside = here if inside is None else inside & here
+                held = hl.cast(hl.Int(32), hl.clamp(place, f.like(place, 0.0), f.like(place, extent - 1.0)))
+                places.append(computed(held, f"{key}:{number}:{len(places)}", loops, extent))
+                if part is not None:
+                    share = part if share is None else share * part
+            value = source.wide((*index[:2], *places))
+            if padding == "zeros":
+                value = hl.select(inside, value, f.like(value, 0.0))
+            value = value if share is None else value * share
+            total = value if total is None else total + value
+        return total
+
+    return [scope.moved(op.result(), op.result_kind(), element, 2 ** len(extents) * (source.cost + 4) + 8)]
+
+
+def _along(
+    grid: Value, axis: int, extents: Sequence[int], aligned: bool, padding: str, kind: ElementType
+) -> Callable[[At], Expr]:
+    """Return where along an axis of the input each point lies; the grid has the last axis first."""
+
+    def element(index: At) -> Expr:
+        x = grid.wide((*index, fixed(len(extents) - 1 - axis)))
+        return _unnormalised(kind.cast(x), extents[axis], aligned, padding)
+
+    return element
+
+
+def _ends(x: Expr) -> list[tuple[Expr, Expr]]:
+    low = hl.floor(x)
+    part = x - low
+    return [(low, f.like(x, 1.0) - part), (low + f.like(x, 1.0), part)]
+
+
+def _unnormalised(x: Expr, extent: int, aligned: bool, padding: str) -> Expr:
+    """Return the place in an axis of a number from -1 to 1; -1 and 1 are the outermost elements, or their far edges."""
+    if aligned:
+        place = (x + f.like(x, 1.0)) * f.like(x, (extent - 1) / 2)
+    else:
+        place = ((x + f.like(x, 1.0)) * f.like(x, float(extent)) - f.like(x, 1.0)) * f.like(x, 0.5)
+    if padding == "border":
+        return hl.clamp(place, f.like(x, 0.0), f.like(x, extent - 1.0))
+    return place
+
+
+def _check(op: Op) -> None:
+    if op.attribute("mode", "linear") not in ("linear", "bilinear", "nearest"):
+        raise Refused(f"GridSample in mode {op.attribute('mode')}")
+    if op.attribute("padding_mode", "zeros") not in ("zeros", "border"):
+        raise Refused(f"GridSample with padding by {op.attribute('padding_mode')}")
+    if 0 in op.shape(0) or 0 in op.shape(1):
+        raise Refused("GridSample of an empty tensor")
+
+
+SAMPLING: Mapping[str, Operator] = MappingProxyType(
+    {"GridSample": Operator(define=_grid_sample, types=FLOATS - {"f64"}, check=_check)}
+)

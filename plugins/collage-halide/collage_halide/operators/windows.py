@@ -1,0 +1,230 @@
+"""Operators over windows of an image: pooling, and convolutions of few elements."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from collage_halide import hl
+from collage_halide.elements import FLOATS
+from collage_halide.errors import Refused
+from collage_halide.indices import Index, fixed
+from collage_halide.op import Op
+from collage_halide.operators import formulas as f
+from collage_halide.operators.operator import Operands, Operator, given, optional
+from collage_halide.stages import Scope
+from collage_halide.values import Value
+
+At = tuple[Index, ...]
+
+MOST_UNROLLED = 128
+"""Elements of a window that are written out; a larger window has a loop."""
+MOST_MULTIPLIED = 64
+"""Products that an element of a convolution may take; libraries are faster with more."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Windows:
+    """The windows of a convolution or a pooling; each attribute has an entry for each spatial axis.
+
+    Attributes:
+        shape: Extents of the input.
+        kernel: Size of a window.
+        result: Number of windows.
+        steps: Distance between windows.
+        dilations: Distance between neighbours in a window.
+        before: Padding before the input.
+        after: Padding after it.
+    """
+
+    shape: tuple[int, ...]
+    kernel: tuple[int, ...]
+    result: tuple[int, ...]
+    steps: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @classmethod
+    def of(cls, op: Op, kernel: Sequence[int]) -> Windows:
+        """Return the windows of an operator with windows of a size."""
+        shape, result = op.shape(0)[2:], op.result()[2:]
+        rank = len(shape)
+        steps = tuple(op.attribute("strides") or (1,) * rank)
+        dilations = tuple(op.attribute("dilations") or (1,) * rank)
+        automatic = op.attribute("auto_pad", "NOTSET")
+        before = after = (0,) * rank
+        if automatic in ("SAME_UPPER", "SAME_LOWER"):
+            both = [
+                max(0, (result[k] - 1) * steps[k] + (kernel[k] - 1) * dilations[k] + 1 - shape[k]) for k in range(rank)
+            ]
+            less, more = tuple(each // 2 for each in both), tuple(each - each // 2 for each in both)
+            before, after = (less, more) if automatic == "SAME_UPPER" else (more, less)
+        elif automatic == "NOTSET" and op.attribute("pads"):
+            pads = op.attribute("pads")
+            before, after = tuple(pads[:rank]), tuple(pads[rank:])
+        return cls(
+            shape=shape,
+            kernel=tuple(kernel),
+            result=result,
+            steps=steps,
+            dilations=dilations,
+            before=before,
+            after=after,
+        )
+
+    def beyond(self, axis: int) -> int:
+        """Return how many elements the last window extends beyond the input's end."""
+        last = (self.result[axis] - 1) * self.steps[axis] + (self.kernel[axis] - 1) * self.dilations[axis]
+        return last - self.before[axis] - (self.shape[axis] - 1)
+
+    @property
+    def places(self) -> Sequence[tuple[int, ...]]:
+        """All places in a window."""
+        return list(itertools.product(*map(range, self.kernel)))
+
+    def met(self, windows: At, place: Sequence[int | Index]) -> tuple[At, Any]:
+        """Return the input's index for a place in a window, clamped, and whether it is inside; None if always."""
+        inside, index = None, []
+        for axis, extent in enumerate(self.shape):
+            step = place[axis] * self.dilations[axis]
+            at = windows[axis] * self.steps[axis] + step - self.before[axis]
+            here = at.inside(0, extent - 1)
+            if here is not None:
+                inside = here if inside is None else inside & here
+            index.append(at.clamped(0, extent - 1))
+        return tuple(index), None if inside is None else hl.likely(inside)
+
+
+def _max_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value | None]:
+    source = scope.kept(given(operands, 0))
+    windows, kind = Windows.of(op, op.attribute("kernel_shape")), source.kind.wide
+
+    def element(index: At) -> Any:
+        values = []
+        for place in windows.places:
+            at, inside = windows.met(index[2:], place)
+            value = source.wide((*index[:2], *at))
+            values.append(value if inside is None else hl.select(inside, value, kind.constant(kind.least)))
+        most = functools.reduce(hl.max, values)
+        if not kind.is_float:
+            return most
+        # each value once: Halide's passes walk an expression as a tree, and a maximum with NaN names its operands twice
+        strange = functools.reduce(lambda a, b: a | b, map(hl.is_nan, values))
+        return hl.select(strange, kind.constant(math.nan), most)
+
+    return [scope.moved(op.result(), op.result_kind(), element, len(windows.places) * (source.cost + 1)), None]
+
+
+def _check_max_pool(op: Op) -> None:
+    if op.uses(1):
+        raise Refused("MaxPool's places as an output")
+    _check_window(op, op.attribute("kernel_shape"))
+
+
+def _check_window(op: Op, kernel: Sequence[int]) -> None:
+    if 0 in op.shape(0) or len(op.shape(0)) < 3:
+        raise Refused(f"{op.name} without spatial axes, or of an empty tensor")
+    if math.prod(kernel) > MOST_UNROLLED:
+        raise Refused(f"{op.name} with windows of {math.prod(kernel)} elements")
+
+
+def _average_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
+    source = scope.kept(given(operands, 0))
+    windows, kind = Windows.of(op, op.attribute("kernel_shape")), source.kind.wide
+    counts_padding = bool(op.attribute("count_include_pad", 0))
+
+    def element(index: At) -> Any:
+        total = count = None
+        for place in windows.places:
+            at, inside = windows.met(index[2:], place)
+            value = source.wide((*index[:2], *at))
+            one = hl.i32(1)
+            if inside is not None:
+                value = hl.select(inside, value, kind.constant(0))
+                one = hl.select(inside, one, hl.i32(0))
+            total = value if total is None else total + value
+            count = one if count is None else count + one
+        if counts_padding:
+            return total * f.like(total, 1 / len(windows.places))
+        return total / kind.cast(count)
+
+    return [scope.moved(op.result(), op.result_kind(), element, len(windows.places) * (source.cost + 1) + 4)]
+
+
+def _check_average_pool(op: Op) -> None:
+    kernel = op.attribute("kernel_shape")
+    _check_window(op, kernel)
+    windows = Windows.of(op, kernel)
+    spare = 0 if op.attribute("count_include_pad", 0) else 1  # ONNX's reference moves windows that end further behind
+    if any(windows.beyond(axis) > after + spare for axis, after in enumerate(windows.after)):
+        raise Refused("AveragePool with windows that end behind the padding; where they begin is in dispute")
+
+
+def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
+    source, weight, bias = scope.kept(given(operands, 0)), given(operands, 1), optional(operands, 2)
+    windows, kind = Windows.of(op, op.shape(1)[2:]), op.result_kind()
+    members = op.shape(1)[1]
+    per_group = op.shape(1)[0] // int(op.attribute("group", 1))
+    taps = len(windows.places) * members
+
+    def term(index: At, channel: Index | int, place: Sequence[int | Index]) -> Any:
+        at, inside = windows.met(index[2:], place)
+        group = index[1] // per_group
+        own = group * members + channel
+        value = source.wide((index[0], own, *at))
+        if inside is not None:
+            value = hl.select(inside, value, kind.wide.constant(0))
+        return value * weight.wide((index[1], _at(channel), *(_at(each) for each in place)))
+
+    if taps <= MOST_UNROLLED:
+
+        def element(index: At) -> Any:
+            total: Any = None
+            for channel in range(members):
+                for place in windows.places:
+                    product = term(index, channel, place)
+                    total = product if total is None else total + product
+            return total
+
+        value: Value = scope.moved(op.result(), kind.wide, element, 2 * taps + taps * source.cost)
+    else:
+        value = scope.reduced(
+            "sum",
+            op.result(),
+            (members, *windows.kernel),
+            kind.wide,
+            lambda at, own: term(at, own[0], own[1:]),
+            along=False,
+            work=2,
+        )
+    parts = [value]
+    if bias is not None:
+        parts.append(bias.reshaped((op.result()[1], *(1,) * len(windows.shape))))
+    return [scope.pointwise(op.result(), kind, parts, lambda x, *b: x + b[0] if b else x, 1)]
+
+
+def _at(place: int | Index) -> Index:
+    return fixed(place) if isinstance(place, int) else place
+
+
+def _check_conv(op: Op) -> None:
+    if len(op.shape(0)) < 3 or 0 in op.shape(0) or 0 in op.shape(1):
+        raise Refused("Conv without spatial axes, or of an empty tensor")
+    products = math.prod(op.shape(1)[1:])
+    if products > MOST_MULTIPLIED:
+        raise Refused(f"Conv of {products} products for an element; libraries are faster")
+
+
+WINDOWS: Mapping[str, Operator] = MappingProxyType(
+    {
+        "AveragePool": Operator(define=_average_pool, check=_check_average_pool),
+        "Conv": Operator(define=_conv, types=FLOATS, check=_check_conv),
+        "MaxPool": Operator(define=_max_pool, types=FLOATS | {"i8", "u8"}, check=_check_max_pool),
+    }
+)

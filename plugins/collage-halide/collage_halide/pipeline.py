@@ -1,0 +1,76 @@
+"""A group of operators as stages: what is to be scheduled and compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir
+
+from collage_core.contract import KernelFunction
+from collage_core.ir.values.content import constant_of
+from collage_halide.elements import ELEMENT_TYPES, element_type
+from collage_halide.op import Op, shape_of
+from collage_halide.operators.table import operator_of
+from collage_halide.stages import Given, Place, Scope, Stage
+from collage_halide.values import Number, Value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+    """The stages of a group.
+
+    Attributes:
+        stages: All of them, each after those it reads.
+        places: Arguments of the kernel: what it reads, then what it writes.
+    """
+
+    stages: Sequence[Stage]
+    places: Sequence[Place]
+
+    @property
+    def outputs(self) -> list[Stage]:
+        """The stages that are written to outputs."""
+        return [stage for stage in self.stages if stage.role == "output"]
+
+
+def group_of(function: KernelFunction, vector_bytes: int) -> Group:
+    """Return the stages of a function, made anew: schedules change them.
+
+    Args:
+        function: The function.
+        vector_bytes: Width of the processor's vectors.
+
+    Raises:
+        Refused: If it has none.
+    """
+    graph = function.model.graph
+    scope = Scope(vector_bytes)
+    values: dict[onnx_ir.Value, Value] = {}
+    for position, value in enumerate(graph.inputs):
+        if value.dtype in ELEMENT_TYPES:
+            values[value] = Given(scope, "in", position, shape_of(value), element_type(value))
+    for node in graph:
+        op = Op(node, graph.opset_imports.get(node.domain) or function.model.opset_imports.get(node.domain, 0))
+        operator = operator_of(op)
+        operands = [None if each is None else _operand(scope, each, values) for each in node.inputs]
+        made = zip(node.outputs, operator.define(scope, op, operands), strict=False)
+        values.update((value, each) for value, each in made if each is not None)
+    for position, value in enumerate(graph.outputs):
+        result = _operand(scope, value, values)
+        if result.size:
+            scope.output(result, position)
+    outputs = [place for place in scope.places.values() if place.where == "out"]
+    read = [place for place in scope.places.values() if place.where != "out"]
+    return Group(stages=scope.stages, places=[*read, *outputs])
+
+
+def _operand(scope: Scope, value: onnx_ir.Value, values: Mapping[onnx_ir.Value, Value]) -> Value:
+    constant = constant_of(value)
+    if value in values or constant is None:
+        return values[value]
+    kind, shape = element_type(value), shape_of(value)
+    if constant.size == 1:
+        return Number(np.asarray(constant.numpy()).reshape(-1).astype(object)[0], kind, shape)
+    return Given(scope, "weight", str(value.name), shape, kind)

@@ -1,0 +1,135 @@
+"""Artifacts: their bytes are all it takes to run one elsewhere, and all of a process share one runtime."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.devices.this_host import this_host
+from collage_core.contract import Artifact, Buffer, RunContext, Target, Unsupported, content_hash
+from collage_halide.lower import KERNEL, RUNTIME
+from collage_halide.plugin import plugin
+from collage_testing.kit.host_kernels import HostKernels, check_library_is_optional, python
+from collage_testing.kit.written import WrittenFunction, written
+
+EXACT = Target(toolchain="halide", fingerprint="t")
+ROWS = "g (float[64,700] x) => (float[64,700] y) { a = Add(x, b) y = Softmax<axis=-1>(a) }"
+
+
+def rows() -> WrittenFunction:
+    return written(
+        ROWS.replace(") {", ") <float[64,700] a> {"), {"b": np.random.default_rng(0).random(700, np.float32)}
+    )
+
+
+def feeds(seed: int = 1) -> dict[str, Any]:
+    return {"x": np.random.default_rng(seed).standard_normal((64, 700)).astype(np.float32)}
+
+
+def variants(kernels: HostKernels) -> list[Artifact]:
+    answer = plugin.collage_lower(EXACT, rows().function, kernels.build(max_variants=9))
+    assert not isinstance(answer, Unsupported)
+    return list(answer)
+
+
+def test_weights_are_named_by_hash_and_not_embedded(kernels: HostKernels) -> None:
+    subject = rows()
+    [artifact] = kernels.lowered(subject)[:1]
+    assert artifact.constants == {"b": content_hash(subject.arrays["b"])}
+    assert set(artifact.files) == {KERNEL, RUNTIME}
+
+
+def test_an_artifact_runs_without_halide_and_without_a_linker(
+    kernels: HostKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifact = kernels.lowered(rows())[0]
+    (tmp_path / "halide.py").write_text("raise ImportError('there is none')\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("PATH", "")
+    kernels.check_elsewhere(rows(), artifact, feeds(), "collage_halide.plugin:plugin")
+
+
+def test_kernels_of_a_process_share_one_runtime(kernels: HostKernels) -> None:
+    """The pool of threads is the runtime's: a pool of each kernel's own would be threads of each kernel's own."""
+    wide = "g (float[4096,700] x) => (float[4096,700] y) { y = Exp(x) }"
+    subjects = [written(wide.replace("Exp", operator)) for operator in ("Exp", "Neg", "Abs", "Sqrt")]
+    values = {"x": np.ones((4096, 700), np.float32)}
+    counts = []
+    for subject in subjects:
+        kernels.run(subject, kernels.lowered(subject)[0], values, threads=3)
+        counts.append(len(list(Path("/proc/self/task").iterdir())))
+    assert counts == counts[:1] * len(subjects)
+
+
+def test_eight_threads_call_one_kernel_at_a_time_each_on_its_own_buffers(kernels: HostKernels) -> None:
+    subject = rows()
+    artifact = kernels.lowered(subject)[0]
+    kernel = plugin.collage_load(EXACT, artifact, kernels.run_context(subject, threads=2))
+    assert not isinstance(kernel, Unsupported)
+
+    def work(seed: int) -> bool:
+        inputs = [Buffer(spec) for spec in subject.function.inputs]
+        outputs = [Buffer(spec) for spec in subject.function.outputs]
+        inputs[0].put(feeds(seed)["x"])
+        call = kernel.bind(inputs, outputs, None)
+        call()
+        first = outputs[0].array.copy()
+        for _ in range(50):
+            call()
+            if not np.array_equal(outputs[0].array, first):
+                return False
+        np.testing.assert_allclose(first, subject.expected(feeds(seed))[0], rtol=1e-4, atol=1e-6)
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_a_missing_constant_is_a_refusal(kernels: HostKernels) -> None:
+    artifact = kernels.lowered(rows())[0]
+    answer = plugin.collage_load(EXACT, artifact, RunContext(threads=1, host=this_host()))
+    assert isinstance(answer, Unsupported)
+    assert "not supplied" in answer.reason
+
+
+def test_an_artifact_asks_for_the_features_it_was_compiled_for(kernels: HostKernels) -> None:
+    artifact = kernels.lowered(rows())[0]
+    wanted = {each.name for each in artifact.requires if each.kind == "isa"}
+    assert wanted <= this_host().cpu_flags
+    assert ("avx2" in wanted) == ("avx2" in this_host().cpu_flags)
+
+
+def test_equal_functions_have_variants_of_equal_names(kernels: HostKernels) -> None:
+    first, second = ([each.variant for each in variants(kernels)] for _ in range(2))
+    assert first == second
+    assert len(first) == len(set(first)) > 1
+
+
+def test_a_variant_is_built_alone(kernels: HostKernels) -> None:
+    name = variants(kernels)[1].variant
+    answer = plugin.collage_lower(EXACT, rows().function, kernels.build(variant=name))
+    assert not isinstance(answer, Unsupported)
+    assert [each.variant for each in answer] == [name]
+
+
+def test_the_plugin_imports_without_the_library_and_asks_for_it() -> None:
+    check_library_is_optional("halide", "collage_halide.plugin:plugin", "halide")
+
+
+def test_the_driver_never_imports_halide() -> None:
+    python(
+        "-c",
+        "import sys\n"
+        "from collage_core.contract import Joins, Target\n"
+        "from collage_core.patterns import PatternTable\n"
+        "from collage_halide.plugin import plugin\n"
+        "target = Target(toolchain='halide', fingerprint='test', joins=Joins.NATIVE)\n"
+        "plugin.collage_register_predicates(PatternTable(), target)\n"
+        "plugin.collage_fusion_spec(target)\n"
+        "assert 'halide' not in sys.modules\n",
+    )

@@ -1,0 +1,47 @@
+"""Machines: which are taken, and what code for them asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from collage_core.contract import Host, Supported, Unsupported
+from collage_halide import machine
+
+
+def host(system: str = "Linux x86_64", *flags: str) -> Host:
+    return Host(system=system, cpu="test", physical_cores=2, cpu_flags=frozenset(flags), memory_bytes=1 << 30)
+
+
+def test_other_systems_are_refused_with_the_reason() -> None:
+    answer = machine.check_host(host("Darwin arm64"))
+    assert isinstance(answer, Unsupported)
+    assert "Darwin arm64" in answer.reason
+    assert isinstance(machine.check_host(host("Linux aarch64")), Supported)
+
+
+def test_vectors_are_as_wide_as_the_flags_say() -> None:
+    avx512 = ("avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw")
+    assert machine.vector_bytes(host("Linux x86_64", "sse4_1")) == 16
+    assert machine.vector_bytes(host("Linux x86_64", "sse4_1", "avx", "avx2")) == 32
+    assert machine.vector_bytes(host("Linux x86_64", "avx", "avx2", *avx512)) == 64
+    assert machine.vector_bytes(host("Linux x86_64", "avx", "avx2", "avx512f")) == 32
+
+
+def test_code_asks_for_the_flags_it_was_compiled_for_and_no_others() -> None:
+    found = {each.name for each in machine.requirements(host("Linux x86_64", "sse4_1", "avx", "fma", "amx_tile"))}
+    assert found == {"sse4_1", "avx", "fma"}
+
+
+def test_a_missing_linker_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "version", lambda: "21.0.0")
+    monkeypatch.setattr(machine, "linker", lambda: None)
+    missing = machine.problem()
+    assert missing is not None
+    assert "ziglang" in missing.reason
+
+
+def test_an_old_halide_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "version", lambda: "19.0.0")
+    missing = machine.problem()
+    assert missing is not None
+    assert "halide>=21.0" in missing.reason
