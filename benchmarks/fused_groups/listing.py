@@ -40,7 +40,7 @@ class Group:
 
     Attributes:
         model: Name of the model.
-        name: Name of the group: the model's, and that of its last node.
+        name: Name of the group: the model's, and the begin of its structure's hash.
         kind: Its operators, in order.
         nodes: Names of its nodes.
         structure: Hash that is equal for groups that compute the same.
@@ -144,7 +144,7 @@ def groups_of(name: str, prepared: Prepared) -> list[Group]:
         nodes = tuple(graph.names[index] for index in places)
         group = Group(
             model=name,
-            name=f"{name}.{nodes[-1]}",
+            name=f"{name}-{sub_graph.structural_hash[:8]}",
             kind=" ".join(graph.nodes[index].op_type for index in places),
             nodes=nodes,
             structure=sub_graph.structural_hash,

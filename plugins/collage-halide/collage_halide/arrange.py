@@ -50,7 +50,7 @@ PLAIN = Arrangement(vectors=0)
 
 def arrangements(group: Group) -> list[Arrangement]:
     """Return the variants that differ for a group, best guess first."""
-    has_kept = any(stage.role == "kept" for stage in group.stages)
+    has_kept = any(_is_inlined(stage) for stage in group.stages)
     blocks = (4, 1, 32) if any(stage.role != "output" for stage in group.stages) else (4,)
     keeps = (True, False) if has_kept else (True,)
     return [Arrangement(vectors=vectors, keep=keep) for vectors in blocks for keep in keeps]
@@ -171,11 +171,16 @@ def _nests(group: Group, how: Arrangement, threads: int) -> list[_Nest]:
     ties: dict[Stage, tuple[int | None, ...]] = {}
     for stage in reversed(group.stages):
         nest = _home(stage, readers[stage], home, ties, how, threads)
-        if nest is None and (stage.role != "kept" or how.keep):
+        if nest is None and (how.keep or not _is_inlined(stage)):
             nest = nests[stage] = _own_nest(stage)
             ties[stage] = tuple(range(len(stage.shape)))
         home[stage] = nest
     return list(nests.values())
+
+
+def _is_inlined(stage: Stage) -> bool:
+    """Return whether a stage is no stage where nothing is kept."""
+    return stage.role == "kept" and stage.may_be_inlined
 
 
 def _own_nest(stage: Stage) -> _Nest:
@@ -209,10 +214,12 @@ def _home(
     if nest is None:
         return None
     found = _ties(stage, readers, ties)
-    if stage.role == "kept" and not how.keep:
+    if _is_inlined(stage) and not how.keep:
         ties[stage] = found
         return nest
     joint = nest.shared & {tie for tie in found if tie is not None}
+    if stage.role == "kept" and _runs_across(stage, found, joint, nest):
+        return None
     enough = min(threads, nest.parallelism(nest.shared))
     if not joint or nest.parallelism(joint) < enough:
         return None
@@ -220,6 +227,16 @@ def _home(
     nest.shared = joint
     nest.members[stage] = found
     return nest
+
+
+def _runs_across(stage: Stage, ties: Sequence[int | None], shared: set[int], nest: _Nest) -> bool:
+    """Return whether the innermost axis of a stage would be a single element inside the loops of a nest.
+
+    What is side by side in memory then is far apart in loops, and vectors would have to gather it.
+    """
+    last = next((axis for axis in reversed(range(len(stage.shape))) if stage.shape[axis] > 1), None)
+    innermost = max(axis for axis, extent in enumerate(nest.sink.shape) if extent > 1)
+    return last is not None and ties[last] in shared and ties[last] != innermost
 
 
 def _ties(

@@ -36,7 +36,8 @@ def compiled(group: Group, build: BuildContext) -> bytes:
     pipeline = hl.Pipeline([place.parameter for place in group.places if place.where == "out"])
     arguments = [place.parameter for place in group.places if place.where != "out"]
     # StrictFloat: floats are computed as they are written; else sums are rearranged, and infinities taken for numbers.
-    target = halide_target(build.host, "NoRuntime", "NoBoundsQuery", "StrictFloat")
+    strict = ("StrictFloat",) if group.strict else ()
+    target = halide_target(build.host, "NoRuntime", "NoBoundsQuery", *strict)
     path = build.scratch / "kernel.o"
     try:
         pipeline.compile_to({hl.OutputFileType.object: str(path)}, arguments, ENTRY, target)

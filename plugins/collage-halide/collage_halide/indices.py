@@ -105,14 +105,19 @@ def loop(variable: Any, name: str, extent: int) -> Index:
     return fixed(0) if extent == 1 else Index(variable, name, frozenset({name}), name, 0, extent - 1)
 
 
-def computed(expression: Any, key: str, loops: frozenset[str], extent: int) -> Index:
+def computed(expression: Any, key: str, loops: frozenset[str], extent: int, *, promised: bool = False) -> Index:
     """Return an index that depends on data, clamped to an axis.
+
+    What is promised to be inside is not clamped: Halide has to know the bounds, and a clamp of what is clamped already
+    costs two operations for every element of every channel.
 
     Args:
         expression: The expression, an integer of any width.
         key: Text that is equal for equal indices.
         loops: Loops it depends on.
         extent: Extent of the axis.
+        promised: Whether it is inside anyway.
     """
-    held = hl.clamp(hl.cast(hl.Int(32), expression), 0, extent - 1)
+    narrow = hl.cast(hl.Int(32), expression)
+    held = hl.unsafe_promise_clamped(narrow, 0, extent - 1) if promised else hl.clamp(narrow, 0, extent - 1)
     return Index(held, f"[{key}]", loops, "", 0, extent - 1)

@@ -24,10 +24,12 @@ class Group:
     Attributes:
         stages: All of them, each after those it reads.
         places: Arguments of the kernel: what it reads, then what it writes.
+        strict: Whether floats are computed as written.
     """
 
     stages: Sequence[Stage]
     places: Sequence[Place]
+    strict: bool
 
     @property
     def outputs(self) -> list[Stage]:
@@ -63,7 +65,7 @@ def group_of(function: KernelFunction, vector_bytes: int) -> Group:
             scope.output(result, position)
     outputs = [place for place in scope.places.values() if place.where == "out"]
     read = [place for place in scope.places.values() if place.where != "out"]
-    return Group(stages=scope.stages, places=[*read, *outputs])
+    return Group(stages=scope.stages, places=[*read, *outputs], strict=scope.strict)
 
 
 def _operand(scope: Scope, value: onnx_ir.Value, values: Mapping[onnx_ir.Value, Value]) -> Value:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from collage_halide import hl
 from collage_halide.combining import ARGUMENTS, COMBINE, neutral
 from collage_halide.elements import I32, ElementType
+from collage_halide.errors import Refused
 from collage_halide.indices import Index, loop
 from collage_halide.values import CHEAP, DEAR, Element, Formula, Memo, Moved, Pointwise, Value
 
@@ -20,6 +21,10 @@ Body: TypeAlias = Callable[[tuple[Index, ...], tuple[Index, ...]], Any]
 
 KEPT_FROM = DEAR
 """What takes fewer operations is computed again by each reader."""
+ALWAYS_KEPT_FROM = 4 * DEAR
+"""What takes as many is never computed again."""
+MOST_OPERATIONS = 4096
+"""Operations of an element beyond which Halide takes minutes to compile a stage."""
 _LAST_LANES = 4
 """So many are combined one after the other."""
 PARTS = 4
@@ -77,6 +82,7 @@ class Stage(Value):
         scanned: Axis that it adds up along, if every part of the sum is a result.
         part: Which of several parts of an element readers get; None if it has one.
         work: About how many operations an element takes.
+        may_be_inlined: Whether what is kept may be computed by each reader instead.
     """
 
     def __init__(self, scope: Scope, name: str, shape: Sequence[int], kind: ElementType, role: Role) -> None:
@@ -95,6 +101,7 @@ class Stage(Value):
         self.part: int | None = None
         self.scanned: int | None = None
         self.work = CHEAP
+        self.may_be_inlined = True
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element, and remember who reads it."""
@@ -150,12 +157,14 @@ class Scope:
         memo: Expressions of the stage that is being defined.
         stages: All stages, each after those it reads.
         places: Arguments, in the order of their first use.
+        strict: Whether floats are computed as written; products that are summed up may be fused with additions.
     """
 
     def __init__(self, vector_bytes: int) -> None:
         self.memo = Memo()
         self.stages: list[Stage] = []
         self.places: dict[tuple[str, int | str, tuple[int, ...]], Place] = {}
+        self.strict = True
         self._vector_bytes = vector_bytes
         self._readers: list[Stage] = []
 
@@ -181,11 +190,12 @@ class Scope:
         return Moved(shape, kind, element, self.memo, cost)
 
     def kept(self, value: Value, least: int = KEPT_FROM) -> Value:
-        """Return a value for several readers: as a stage, if computing it again costs at least so much."""
-        if value.cost < least or isinstance(value, (Stage, Given)):
+        """Return a value for several readers: as a stage, if computing or gathering it again costs more."""
+        if isinstance(value, (Stage, Given)) or (value.cost < least and not value.scattered):
             return value
         stage = self._stage("kept", value.shape, value.kind.wide, "kept")
-        with self._defining(stage):
+        stage.may_be_inlined = value.cost < ALWAYS_KEPT_FROM
+        with self._defining(stage, value.cost):
             stage.func[stage.place(stage.variables)] = value.wide(stage.loops)
         stage.work = value.cost
         return stage
@@ -201,7 +211,7 @@ class Scope:
             else:
                 axis += 1
         stage = self._stage(f"out{position}", value.shape, value.kind, "output")
-        with self._defining(stage):
+        with self._defining(stage, value.cost):
             stage.func[stage.place(stage.variables)] = value.at(stage.loops)
         stage.work = value.cost
         self.places["out", position, value.shape] = Place(
@@ -289,7 +299,7 @@ class Scope:
     def _folded(self, how: str, parts: Stage, lanes: int) -> Stage:
         """Return the first lanes combined with the others, half as many."""
         stage = self._stage("lanes", (*parts.shape[:-1], lanes), parts.kind, "lanes")
-        with self._defining(stage):
+        with self._defining(stage, CHEAP):
             first, second = (parts.at((*stage.loops[:-1], stage.loops[-1] + start)) for start in (0, lanes))
             stage.func[stage.place(stage.variables)] = COMBINE[how](parts.kind, first, second)
         return stage
@@ -306,7 +316,7 @@ class Scope:
             for axis, (variable, extent) in enumerate(zip(variables, extents, strict=True))
         )
         here = stage.place(stage.variables)
-        with self._defining(stage):
+        with self._defining(stage, work):
             element = body(stage.loops, own)
             if how in ARGUMENTS:
                 at = own[0].expression if place_of is None else place_of(stage.loops, own)
@@ -343,7 +353,7 @@ class Scope:
         places[axis], before[axis] = domain.x, hl.max(domain.x - 1, 0)
         own = list(stage.loops)
         own[axis] = loop(domain.x, f"{stage.name}_r0", shape[axis])
-        with self._defining(stage):
+        with self._defining(stage, work):
             stage.func[stage.place(stage.variables)] = kind.constant(0)
             earlier = hl.select(domain.x > 0, hl.Expr(stage.func[stage.place(before)]), kind.constant(0))
             stage.func[stage.place(places)] = earlier + element(tuple(own))
@@ -371,7 +381,9 @@ class Scope:
         return Stage(self, f"{stem}_{self.memo.number()}", tuple(shape) or (1,), kind, role)
 
     @contextmanager
-    def _defining(self, stage: Stage) -> Iterator[None]:
+    def _defining(self, stage: Stage, operations: int) -> Iterator[None]:
+        if operations > MOST_OPERATIONS:
+            raise Refused(f"an element takes {operations} operations; Halide would compile it for minutes")
         self.memo.clear()
         self._readers.append(stage)
         try:

@@ -60,9 +60,11 @@ class Value(abc.ABC):
 
     Attributes:
         cost: About how many operations an element takes.
+        scattered: Whether elements that are side by side come from far apart in memory.
     """
 
     cost = 0
+    scattered = False
 
     def __init__(self, shape: Sequence[int], kind: ElementType) -> None:
         self.shape = tuple(shape)
@@ -134,6 +136,7 @@ class Reshaped(Value):
         super().__init__(shape, source.kind)
         self._source = source
         self.cost = source.cost
+        self.scattered = source.scattered
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return the element that is as far from the first one."""
@@ -207,6 +210,7 @@ class Pointwise(Value):
         self._memo = memo
         self._number = memo.number()
         self._own_cost = cost
+        self.scattered = any(each.scattered for each in self._operands)
         self.cost = cost + sum(each.cost for each in self._operands)
 
     def at(self, index: Sequence[Index]) -> Any:

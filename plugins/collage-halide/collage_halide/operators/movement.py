@@ -22,6 +22,11 @@ At = tuple[Index, ...]
 def _transpose(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     source = given(operands, 0)
     order = op.attribute("perm") or tuple(reversed(range(len(source.shape))))
+    inner = max((axis for axis, extent in enumerate(source.shape) if extent > 1), default=0)
+    outer = max((place for place, axis in enumerate(order) if source.shape[axis] > 1), default=0)
+    scatters = bool(order) and order[outer] != inner
+    if scatters:
+        source = scope.kept(source)  # in vectors along its own innermost axis
 
     def element(index: At) -> Any:
         own = list(index)
@@ -29,7 +34,9 @@ def _transpose(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
             own[axis] = index[place]
         return source.at(own)
 
-    return [scope.moved(op.result(), source.kind, element, source.cost)]
+    moved = scope.moved(op.result(), source.kind, element, source.cost)
+    moved.scattered = scatters or source.scattered
+    return [moved]
 
 
 def _reshape(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:

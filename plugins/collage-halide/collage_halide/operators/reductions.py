@@ -282,7 +282,7 @@ def _global(how: str) -> Operator:
 
 
 def _local_response(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
-    source = given(operands, 0)
+    source = scope.kept(given(operands, 0))
     size, channels = int(op.attribute("size")), source.shape[1]
     alpha, beta, bias = op.number("alpha", 1e-4), op.number("beta", 0.75), op.number("bias", 1.0)
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2

@@ -157,6 +157,8 @@ def _cubic(distance: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:
 def _resize(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     value, kind = given(operands, 0), op.result_kind()
     axes = axes_of(op)
+    if math.prod(op.result()) > value.size or any(each.taps > 1 for each in axes):
+        value = scope.kept(value)  # each element is read several times
     mixes = [each for each in axes if each.taps > 1]
     for each in axes:
         last = each is axes[-1]
@@ -198,7 +200,9 @@ def _place(at: Index, places: np.ndarray[Any, Any], extent: int) -> Index:
                 return ((at + offset) // factor).clamped(0, extent - 1)
             if factor > 1 and np.array_equal(np.clip(numbers * factor + offset, 0, extent - 1), places):
                 return (at * factor + offset).clamped(0, extent - 1)
-    return computed(_table(places)[at.expression], f"table{hash(places.tobytes())}:{at.key}", at.loops, extent)
+    return computed(
+        _table(places)[at.expression], f"table{hash(places.tobytes())}:{at.key}", at.loops, extent, promised=True
+    )
 
 
 def _share(at: Index, shares: np.ndarray[Any, Any]) -> Any:
@@ -212,8 +216,8 @@ def _share(at: Index, shares: np.ndarray[Any, Any]) -> Any:
 
 
 def _table(numbers: np.ndarray[Any, Any]) -> Any:
-    """Return numbers that are compiled into the kernel."""
-    return hl.Buffer(np.ascontiguousarray(numbers))
+    """Return numbers that are compiled into the kernel; a copy, since Halide keeps no reference to NumPy's memory."""
+    return hl.Buffer(np.ascontiguousarray(numbers)).copy()
 
 
 def _check(op: Op) -> None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from collage_halide import hl
-from collage_halide.elements import FLOATS, ElementType
+from collage_halide.elements import FLOATS, I32, ElementType
 from collage_halide.errors import Refused
 from collage_halide.indices import Index, computed, fixed
 from collage_halide.op import Op
@@ -27,36 +27,64 @@ def _grid_sample(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     aligned, padding = bool(op.attribute("align_corners", 0)), op.attribute("padding_mode", "zeros")
     nearest = op.attribute("mode", "linear") == "nearest"
 
-    kind, points = source.kind.wide, (grid.shape[0], *grid.shape[1:-1])
-    at_points = [
-        scope.kept(scope.moved(points, kind, _along(grid, axis, extents, aligned, padding, kind), 6), 1)
+    points = (grid.shape[0], *grid.shape[1:-1])
+    corners = [
+        _corners(scope, grid, points, axis, extents, aligned=aligned, padding=padding, nearest=nearest)
         for axis in range(len(extents))
     ]
 
     def element(index: At) -> Expr:
-        loops = frozenset[str]().union(*(each.loops for each in (index[0], *index[2:])))
-        key = f"grid{id(grid)}:" + ",".join(each.key for each in (index[0], *index[2:]))
-        at = [each.at((index[0], *index[2:])) for each in at_points]
-        corners = [[(hl.round(x), None)] if nearest else _ends(x) for x in at]
+        point = (index[0], *index[2:])
+        loops = frozenset[str]().union(*(each.loops for each in point))
+        key = f"grid{id(grid)}:" + ",".join(each.key for each in point)
         total: Expr = None
         for number, corner in enumerate(itertools.product(*corners)):
-            places: list[Index] = []
-            inside = share = None
-            for (place, part), extent in zip(corner, extents, strict=True):
-                here = (place >= f.like(place, 0.0)) & (place <= f.like(place, extent - 1.0))
-                inside = here if inside is None else inside & here
-                held = hl.cast(hl.Int(32), hl.clamp(place, f.like(place, 0.0), f.like(place, extent - 1.0)))
-                places.append(computed(held, f"{key}:{number}:{len(places)}", loops, extent))
-                if part is not None:
-                    share = part if share is None else share * part
+            places = [
+                computed(place.at(point), f"{key}:{number}:{axis}", loops, extents[axis], promised=True)
+                for axis, (place, _) in enumerate(corner)
+            ]
             value = source.wide((*index[:2], *places))
-            if padding == "zeros":
-                value = hl.select(inside, value, f.like(value, 0.0))
-            value = value if share is None else value * share
+            for _, share in corner:
+                value = value * share.at(point)
             total = value if total is None else total + value
         return total
 
     return [scope.moved(op.result(), op.result_kind(), element, 2 ** len(extents) * (source.cost + 4) + 8)]
+
+
+def _corners(
+    scope: Scope,
+    grid: Value,
+    points: Sequence[int],
+    axis: int,
+    extents: Sequence[int],
+    *,
+    aligned: bool,
+    padding: str,
+    nearest: bool,
+) -> list[tuple[Value, Value]]:
+    """Return the elements next to each point along an axis, and how much of each counts; both the same for channels."""
+    kind, extent = grid.kind.wide, extents[axis]
+    along = scope.kept(scope.moved(points, kind, _along(grid, axis, extents, aligned, padding, kind), 6), 1)
+
+    def share(x: Expr, place: Expr) -> Expr:
+        part = f.like(x, 1.0) if nearest else f.like(x, 1.0) - hl.abs(x - place)
+        inside = (place >= f.like(x, 0.0)) & (place <= f.like(x, extent - 1.0))
+        return hl.select(inside, part, f.like(x, 0.0)) if padding == "zeros" else part
+
+    def held(place: Expr) -> Expr:
+        return hl.cast(hl.Int(32), hl.clamp(place, f.like(place, 0.0), f.like(place, extent - 1.0)))
+
+    found: list[tuple[Value, Value]] = []
+    for offset in (0.0,) if nearest else (0.0, 1.0):
+
+        def place(x: Expr, offset: float = offset) -> Expr:
+            return hl.round(x) if nearest else hl.floor(x) + f.like(x, offset)
+
+        at = scope.pointwise(points, I32, [along], lambda x, place=place: held(place(x)), 4)
+        part = scope.pointwise(points, kind, [along], lambda x, place=place: share(x, place(x)), 8)
+        found.append((scope.kept(at, 1), scope.kept(part, 1)))
+    return found
 
 
 def _along(
@@ -69,12 +97,6 @@ def _along(
         return _unnormalised(kind.cast(x), extents[axis], aligned, padding)
 
     return element
-
-
-def _ends(x: Expr) -> list[tuple[Expr, Expr]]:
-    low = hl.floor(x)
-    part = x - low
-    return [(low, f.like(x, 1.0) - part), (low + f.like(x, 1.0), part)]
 
 
 def _unnormalised(x: Expr, extent: int, aligned: bool, padding: str) -> Expr:

@@ -18,7 +18,7 @@ from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
 from collage_halide.stages import Scope
-from collage_halide.values import Value
+from collage_halide.values import CHEAP, Value
 
 At = tuple[Index, ...]
 
@@ -88,29 +88,55 @@ class Windows:
         """All places in a window."""
         return list(itertools.product(*map(range, self.kernel)))
 
-    def met(self, windows: At, place: Sequence[int | Index]) -> tuple[At, Any]:
-        """Return the input's index for a place in a window, clamped, and whether it is inside; None if always."""
-        inside, index = None, []
-        for axis, extent in enumerate(self.shape):
-            step = place[axis] * self.dilations[axis]
-            at = windows[axis] * self.steps[axis] + step - self.before[axis]
-            here = at.inside(0, extent - 1)
+    def at(self, windows: At, place: Sequence[int | Index]) -> At:
+        """Return the input's index for a place in a window; windows have no padding."""
+        return tuple(
+            windows[axis] * self.steps[axis] + place[axis] * self.dilations[axis] for axis in range(len(self.shape))
+        )
+
+    def met(self, axis: int, window: Index) -> Any:
+        """Return how many elements of a window are in the input, along one axis."""
+        count = hl.i32(0)
+        for place in range(self.kernel[axis]):
+            at = window * self.steps[axis] + place * self.dilations[axis] - self.before[axis]
+            inside = at.inside(0, self.shape[axis] - 1)
+            count = count + (hl.i32(1) if inside is None else hl.select(inside, hl.i32(1), hl.i32(0)))
+        return count
+
+
+def padded(scope: Scope, source: Value, windows: Windows, filling: float) -> tuple[Value, Windows]:
+    """Return what windows read, and the windows over it: where they meet padding, it is written out first.
+
+    Written out, every window reads its elements side by side; else vectors near the edges would gather them.
+    """
+    axes = range(len(windows.shape))
+    beyond = tuple(max(0, windows.beyond(axis)) for axis in axes)
+    if not any(windows.before) and not any(beyond):
+        return scope.kept(source, CHEAP), windows  # each element is read by several windows
+    shape = tuple(windows.before[axis] + windows.shape[axis] + beyond[axis] for axis in axes)
+    kind = source.kind.wide
+
+    def element(index: At) -> Any:
+        own, inside = list(index[:2]), None
+        for axis, at in enumerate(index[2:]):
+            at = at - windows.before[axis]
+            here = at.inside(0, windows.shape[axis] - 1)
+            own.append(at.clamped(0, windows.shape[axis] - 1))
             if here is not None:
                 inside = here if inside is None else inside & here
-            index.append(at.clamped(0, extent - 1))
-        return tuple(index), None if inside is None else hl.likely(inside)
+        value = source.wide(own)
+        return value if inside is None else hl.select(hl.likely(inside), value, kind.constant(filling))
+
+    wide = scope.kept(scope.moved((*source.shape[:2], *shape), kind, element, source.cost + 2), 1)
+    return wide, dataclasses.replace(windows, shape=shape, before=(0,) * len(shape), after=(0,) * len(shape))
 
 
 def _max_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value | None]:
-    source = scope.kept(given(operands, 0))
-    windows, kind = Windows.of(op, op.attribute("kernel_shape")), source.kind.wide
+    kind = op.kind(0).wide
+    source, windows = padded(scope, given(operands, 0), Windows.of(op, op.attribute("kernel_shape")), kind.least)
 
     def element(index: At) -> Any:
-        values = []
-        for place in windows.places:
-            at, inside = windows.met(index[2:], place)
-            value = source.wide((*index[:2], *at))
-            values.append(value if inside is None else hl.select(inside, value, kind.constant(kind.least)))
+        values = [source.wide((*index[:2], *windows.at(index[2:], place))) for place in windows.places]
         most = functools.reduce(hl.max, values)
         if not kind.is_float:
             return most
@@ -135,26 +161,19 @@ def _check_window(op: Op, kernel: Sequence[int]) -> None:
 
 
 def _average_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
-    source = scope.kept(given(operands, 0))
-    windows, kind = Windows.of(op, op.attribute("kernel_shape")), source.kind.wide
-    counts_padding = bool(op.attribute("count_include_pad", 0))
+    kind, bare = op.kind(0).wide, Windows.of(op, op.attribute("kernel_shape"))
+    source, windows = padded(scope, given(operands, 0), bare, 0)
+    every = len(windows.places)
 
     def element(index: At) -> Any:
-        total = count = None
-        for place in windows.places:
-            at, inside = windows.met(index[2:], place)
-            value = source.wide((*index[:2], *at))
-            one = hl.i32(1)
-            if inside is not None:
-                value = hl.select(inside, value, kind.constant(0))
-                one = hl.select(inside, one, hl.i32(0))
-            total = value if total is None else total + value
-            count = one if count is None else count + one
-        if counts_padding:
-            return total * f.like(total, 1 / len(windows.places))
+        values = [source.wide((*index[:2], *windows.at(index[2:], place))) for place in windows.places]
+        total = functools.reduce(lambda a, b: a + b, values)
+        if windows is bare or op.attribute("count_include_pad", 0):
+            return total * f.like(total, 1 / every)
+        count = functools.reduce(lambda a, b: a * b, (bare.met(axis, at) for axis, at in enumerate(index[2:])))
         return total / kind.cast(count)
 
-    return [scope.moved(op.result(), op.result_kind(), element, len(windows.places) * (source.cost + 1) + 4)]
+    return [scope.moved(op.result(), op.result_kind(), element, every * (source.cost + 1) + 4)]
 
 
 def _check_average_pool(op: Op) -> None:
@@ -167,19 +186,16 @@ def _check_average_pool(op: Op) -> None:
 
 
 def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
-    source, weight, bias = scope.kept(given(operands, 0)), given(operands, 1), optional(operands, 2)
-    windows, kind = Windows.of(op, op.shape(1)[2:]), op.result_kind()
+    weight, bias, kind = given(operands, 1), optional(operands, 2), op.result_kind()
+    source, windows = padded(scope, given(operands, 0), Windows.of(op, op.shape(1)[2:]), 0)
+    scope.strict = False
     members = op.shape(1)[1]
     per_group = op.shape(1)[0] // int(op.attribute("group", 1))
     taps = len(windows.places) * members
 
     def term(index: At, channel: Index | int, place: Sequence[int | Index]) -> Any:
-        at, inside = windows.met(index[2:], place)
-        group = index[1] // per_group
-        own = group * members + channel
-        value = source.wide((index[0], own, *at))
-        if inside is not None:
-            value = hl.select(inside, value, kind.wide.constant(0))
+        own = index[1] // per_group * members + channel
+        value = source.wide((index[0], own, *windows.at(index[2:], place)))
         return value * weight.wide((index[1], _at(channel), *(_at(each) for each in place)))
 
     if taps <= MOST_UNROLLED:
