@@ -33,6 +33,7 @@ from benchmarks import (
     suite,
     two_level,
 )
+from benchmarks.fused_groups import __main__ as fused_groups
 from benchmarks.page import with_notes, written
 from benchmarks.regret import pages as regret_pages
 
@@ -42,6 +43,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "cpu-seconds": cpu_seconds.markdown,
     "expensive-attributes": expensive_attributes.markdown,
     "few-rows": lambda report: few_rows.markdown(report["results"], report["environment"]),
+    "fused-groups": fused_groups.list_page,
     "generating": generating.markdown,
     "gpu": lambda report: gpu_page.markdown(report["races"]),
     "lazy-search": lazy_search.markdown,

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collage_halide import hl
+from collage_halide.indices import Index
 from collage_halide.pipeline import Group
 from collage_halide.stages import Stage
 
@@ -21,6 +22,12 @@ TASKS = 4
 """Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
+MOST_COPIED = 256
+"""Operations of one stage that a reader may repeat: beyond, Halide compiles for many seconds what is slow anyway."""
+SIDE_BY_SIDE = 4
+"""Results that are computed together from one vector."""
+LEAST_REUSED = 8
+"""Vectors that have to be the same for several results."""
 LEAST_WORK = 32_768
 """Operations below which threads cost more than they bring."""
 
@@ -50,10 +57,21 @@ PLAIN = Arrangement(vectors=0)
 
 def arrangements(group: Group) -> list[Arrangement]:
     """Return the variants that differ for a group, best guess first."""
-    has_kept = any(_is_inlined(stage) for stage in group.stages)
     blocks = (4, 1, 32) if any(stage.role != "output" for stage in group.stages) else (4,)
-    keeps = (True, False) if has_kept else (True,)
+    keeps = (True, False) if _may_inline(group) else (True,)
     return [Arrangement(vectors=vectors, keep=keep) for vectors in blocks for keep in keeps]
+
+
+def _may_inline(group: Group) -> bool:
+    """Return whether there is something kept that may be computed by its readers, and not too often by each."""
+    found = {stage for stage in group.stages if stage.role == "kept" and stage.may_be_inlined}
+    operations: dict[Stage, int] = {}
+    for stage in group.stages:
+        copied = sum(operations[source] for source, _ in stage.reads if source in found)
+        if copied > MOST_COPIED:
+            return False
+        operations[stage] = stage.work + copied
+    return bool(found)
 
 
 def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> None:
@@ -70,6 +88,32 @@ def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> None:
         nest.schedule(how, threads, lanes)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Along:
+    """What an axis of a stage has to do with the loops of its sink.
+
+    Attributes:
+        tie: Axis of the sink that it runs along, element by element; None if there is none.
+        on: Axes of the sink that its index depends on in any way.
+    """
+
+    tie: int | None
+    on: frozenset[int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Region:
+    """How much of an axis is computed at once.
+
+    Attributes:
+        extent: At most so many elements.
+        known: Whether it is always as many; a window that moves with the loops around it is smaller.
+    """
+
+    extent: int
+    known: bool
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class _Nest:
     """A sink, and what is computed inside its loops.
@@ -78,13 +122,13 @@ class _Nest:
         sink: The sink.
         func: Halide's function whose loops they are: of a sink that adds up, one that copies the sums.
         shared: Axes that all members run along.
-        members: What is computed inside, and the sink's axis that each of its axes runs along.
+        members: What is computed inside, and what each of its axes has to do with the sink's.
     """
 
     sink: Stage
     func: Any
     shared: set[int]
-    members: dict[Stage, tuple[int | None, ...]]
+    members: dict[Stage, tuple[_Along, ...]]
 
     def parallelism(self, axes: set[int]) -> int:
         return math.prod(self.sink.shape[axis] for axis in axes)
@@ -93,7 +137,8 @@ class _Nest:
         sink = self.sink
         axes = [axis for axis, extent in enumerate(sink.shape) if extent > 1] or [len(sink.shape) - 1]
         last = axes[-1]
-        outer = [axis for axis in axes if axis in self.shared and axis != last]
+        reused = self._reused(axes, threads)
+        outer = [axis for axis in axes if axis in self.shared and axis not in (last, reused)]
         block = sink.shape[last]
         loops: list[Any] = [sink.variables[axis] for axis in outer]
         inner = [sink.variables[axis] for axis in axes if axis not in outer and axis != last]
@@ -106,13 +151,51 @@ class _Nest:
             block = wanted
         outside = [variable for axis, variable in enumerate(sink.variables) if axis not in axes]
         at = self._order(loops, inner, x, outside, threads, block)
-        _vectorised(self.func, x, block, lanes, sink.name)
-        for member, ties in self.members.items():
-            extents = [
-                1 if tie in outer else block if tie == last and last in self.shared else extent
-                for tie, extent in zip(ties, member.shape, strict=True)
-            ]
-            _inside(member, extents, self.func, at, lanes)
+        vectors = _vectorised(self.func, x, block, lanes, sink.name)
+        if reused is not None and vectors is not None:
+            _side_by_side(self.func, sink.variables[reused], sink.shape[reused], vectors, sink.name)
+        rows = [axis for axis in axes if axis not in (*outer, last)]
+        around = {*outer, last} if last in self.shared else set(outer)
+        for member, along in self.members.items():
+            slides = bool(inner) and self._slides(member, rows[-1])
+            inside = {*around, rows[-1]} if slides else around
+            regions = []
+            for each, extent in zip(along, member.shape, strict=True):
+                if each.tie in outer:
+                    regions.append(_Region(1, known=True))
+                elif each.tie == last and last in self.shared:
+                    regions.append(_Region(block, known=True))
+                else:
+                    regions.append(_Region(extent, known=not each.on & inside))
+            _inside(member, regions, self.func, at, lanes, inner[-1] if slides else None)
+
+    def _reused(self, axes: Sequence[int], threads: int) -> int | None:
+        """Return the axis along which most of what is loaded in vectors stays the same, as channels of a convolution.
+
+        It is next to the innermost one, so that rows stay in the cache and a vector is loaded once for several results.
+        """
+        sink, last = self.sink, axes[-1]
+        if sink.reduction is not None:
+            return None
+        vectors = [loops for loops in sink.loads if sink.variables[last].name() in loops]
+        for axis in axes[:-1]:
+            same = sum(sink.variables[axis].name() not in loops for loops in vectors)
+            rest = self.parallelism(self.shared - {axis, last})
+            if same >= LEAST_REUSED and rest >= threads and sink.shape[axis] >= SIDE_BY_SIDE:
+                return axis
+        return None
+
+    def _slides(self, member: Stage, axis: int) -> bool:
+        """Return whether windows of the sink run over a member along an axis, so that rows can be computed in turn."""
+        name = self.sink.variables[axis].name()
+        reads = [index for stage, index in self.sink.reads if stage is member]
+        others = any(stage is member for each in self.members if each is not member for stage, _ in each.reads)
+        return (
+            member.reduction is None
+            and bool(reads)
+            and not others
+            and all(any(name in at.loops and at.loop != name for at in index) for index in reads)
+        )
 
     def _block(self, how: Arrangement, threads: int, lanes: int, last: int, outer: Sequence[int]) -> int:
         """Return how much of the innermost axis is computed together."""
@@ -162,25 +245,25 @@ class _Nest:
 
 def _nests(group: Group, how: Arrangement, threads: int) -> list[_Nest]:
     """Return the sinks with their members."""
-    readers: dict[Stage, list[tuple[Stage, tuple[Any, ...]]]] = {stage: [] for stage in group.stages}
+    readers: dict[Stage, list[tuple[Stage, tuple[Index, ...]]]] = {stage: [] for stage in group.stages}
     for stage in group.stages:
         for source, index in stage.reads:
             readers[source].append((stage, index))
     nests: dict[Stage, _Nest] = {}
     home: dict[Stage, _Nest | None] = {}
-    ties: dict[Stage, tuple[int | None, ...]] = {}
+    along: dict[Stage, tuple[_Along, ...]] = {}
     for stage in reversed(group.stages):
-        nest = _home(stage, readers[stage], home, ties, how, threads)
-        if nest is None and (how.keep or not _is_inlined(stage)):
+        nest = _home(stage, readers[stage], home, along, how, threads)
+        if nest is None and not _is_inlined(stage, how):
             nest = nests[stage] = _own_nest(stage)
-            ties[stage] = tuple(range(len(stage.shape)))
+            along[stage] = tuple(_Along(axis, frozenset({axis})) for axis in range(len(stage.shape)))
         home[stage] = nest
     return list(nests.values())
 
 
-def _is_inlined(stage: Stage) -> bool:
-    """Return whether a stage is no stage where nothing is kept."""
-    return stage.role == "kept" and stage.may_be_inlined
+def _is_inlined(stage: Stage, how: Arrangement) -> bool:
+    """Return whether a stage is computed by each of its readers."""
+    return stage.role == "kept" and stage.may_be_inlined and (stage.seldom_kept or not how.keep)
 
 
 def _own_nest(stage: Stage) -> _Nest:
@@ -192,15 +275,15 @@ def _own_nest(stage: Stage) -> _Nest:
         return _Nest(sink=stage, func=stage.func, shared=shared, members={})
     copy = stage.func.in_()
     copy.compute_root()
-    ties = tuple(axis if axis in shared else None for axis in range(len(stage.shape)))
-    return _Nest(sink=stage, func=copy, shared=shared, members={stage: ties})
+    along = tuple(_Along(axis if axis in shared else None, frozenset({axis})) for axis in range(len(stage.shape)))
+    return _Nest(sink=stage, func=copy, shared=shared, members={stage: along})
 
 
 def _home(
     stage: Stage,
-    readers: Sequence[tuple[Stage, tuple[Any, ...]]],
+    readers: Sequence[tuple[Stage, tuple[Index, ...]]],
     home: Mapping[Stage, _Nest | None],
-    ties: dict[Stage, tuple[int | None, ...]],
+    along: dict[Stage, tuple[_Along, ...]],
     how: Arrangement,
     threads: int,
 ) -> _Nest | None:
@@ -213,61 +296,64 @@ def _home(
     [nest] = nests.values()
     if nest is None:
         return None
-    found = _ties(stage, readers, ties)
-    if _is_inlined(stage) and not how.keep:
-        ties[stage] = found
+    found = _along(stage, readers, along)
+    if _is_inlined(stage, how):
+        along[stage] = found
         return nest
-    joint = nest.shared & {tie for tie in found if tie is not None}
+    joint = nest.shared & {each.tie for each in found if each.tie is not None}
     if stage.role == "kept" and _runs_across(stage, found, joint, nest):
         return None
     enough = min(threads, nest.parallelism(nest.shared))
     if not joint or nest.parallelism(joint) < enough:
         return None
-    ties[stage] = found
+    along[stage] = found
     nest.shared = joint
     nest.members[stage] = found
     return nest
 
 
-def _runs_across(stage: Stage, ties: Sequence[int | None], shared: set[int], nest: _Nest) -> bool:
+def _runs_across(stage: Stage, along: Sequence[_Along], shared: set[int], nest: _Nest) -> bool:
     """Return whether the innermost axis of a stage would be a single element inside the loops of a nest.
 
     What is side by side in memory then is far apart in loops, and vectors would have to gather it.
     """
     last = next((axis for axis in reversed(range(len(stage.shape))) if stage.shape[axis] > 1), None)
     innermost = max(axis for axis, extent in enumerate(nest.sink.shape) if extent > 1)
-    return last is not None and ties[last] in shared and ties[last] != innermost
+    return last is not None and along[last].tie in shared and along[last].tie != innermost
 
 
-def _ties(
-    stage: Stage, readers: Sequence[tuple[Stage, tuple[Any, ...]]], ties: Mapping[Stage, tuple[int | None, ...]]
-) -> tuple[int | None, ...]:
-    """Return the sink's axis that each axis of a stage runs along; None if several elements are read, or others."""
-    found: list[int | None] = []
+def _along(
+    stage: Stage, readers: Sequence[tuple[Stage, tuple[Index, ...]]], along: Mapping[Stage, tuple[_Along, ...]]
+) -> tuple[_Along, ...]:
+    """Return what each axis of a stage has to do with the loops of the sink of those that read it."""
+    found: list[_Along] = []
     for axis, extent in enumerate(stage.shape):
-        seen: set[int | None] = set()
+        ties: set[int | None] = set()
+        on: set[int] = set()
         for reader, index in readers:
             at = index[axis]
-            places = {variable.name(): place for place, variable in enumerate(reader.variables)}
-            seen.add(ties[reader][places[at.loop]] if at.loop in places else None)
-        single = len(seen) == 1 and extent > 1 and axis != stage.scanned
-        found.append(seen.pop() if single else None)
+            places = {variable.name(): along[reader][place] for place, variable in enumerate(reader.variables)}
+            ties.add(places[at.loop].tie if at.loop in places else None)
+            on.update(*(places[name].on for name in at.loops if name in places))
+        single = len(ties) == 1 and extent > 1 and axis != stage.scanned
+        found.append(_Along(ties.pop() if single else None, frozenset(on)))
     return tuple(found)
 
 
-def _inside(member: Stage, extents: Sequence[int], sink: Any, at: Any, lanes: int) -> None:
+def _inside(member: Stage, regions: Sequence[_Region], sink: Any, at: Any, lanes: int, row: Any = None) -> None:
     """Compute a stage inside a loop of its sink.
 
     Args:
         member: The stage.
-        extents: How much of each axis is computed there.
+        regions: How much of each axis is computed there.
         sink: The sink's function.
         at: The loop.
         lanes: Elements in a vector.
+        row: The loop inside which it is computed row by row, what rows share kept; None if it is computed as a whole.
     """
-    func = member.func.compute_at(sink, at)
+    func = member.func.compute_at(sink, at) if row is None else member.func.store_at(sink, at).compute_at(sink, row)
     update = None if member.reduction is None else func.update(0)
-    axes = [axis for axis, extent in enumerate(extents) if extent > 1 and axis != member.scanned]
+    axes = [axis for axis, each in enumerate(regions) if each.extent > 1 and axis != member.scanned]
     if member.role == "lanes" and lanes > 1:
         func.vectorize(member.variables[-1])
         if update is not None:
@@ -278,28 +364,39 @@ def _inside(member: Stage, extents: Sequence[int], sink: Any, at: Any, lanes: in
             update.unscheduled()
         return
     last = axes[-1]
-    _vectorised(func, member.variables[last], extents[last], lanes, member.name)
+    extent = regions[last].extent
+    _vectorised(func, member.variables[last], extent, lanes, member.name, known=regions[last].known)
     if update is None or member.reduction is None:
         return
-    size = _vector(extents[last], lanes)
-    tail = hl.TailStrategy.RoundUp if extents[last] % size == 0 else hl.TailStrategy.GuardWithIf
+    size = _vector(extent, lanes)
+    exact = regions[last].known and extent % size == 0
+    tail = hl.TailStrategy.RoundUp if exact else hl.TailStrategy.GuardWithIf
     uo, ui = hl.Var(f"{member.name}_uo"), hl.Var(f"{member.name}_ui")
     update.split(member.variables[last], uo, ui, size, tail).vectorize(ui)
     rvars = [*reversed(member.reduction.loops)]
-    rest = [member.variables[axis] for axis in reversed(range(len(extents))) if axis not in (last, member.scanned)]
-    steps = -(-extents[last] // size)
+    rest = [member.variables[axis] for axis in reversed(range(len(regions))) if axis not in (last, member.scanned)]
+    steps = -(-extent // size)
     if steps <= MOST_UNROLLED:
         update.reorder(ui, uo, *rvars, *rest).unroll(uo, steps, tail)
     else:
         update.reorder(ui, *rvars, uo, *rest)
 
 
-def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str) -> None:
-    """Run an innermost loop in vectors."""
+def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str, *, known: bool = True) -> tuple[Any, Any] | None:
+    """Run an innermost loop in vectors; return the loop over these and the one inside, or None if it is left alone."""
     size = _vector(extent, lanes)
-    if size > 1:
-        vo, vi = hl.Var(f"{name}_vo"), hl.Var(f"{name}_vi")
-        func.split(x, vo, vi, size, _tail(extent, size)).vectorize(vi)
+    if size == 1:
+        return None
+    vo, vi = hl.Var(f"{name}_vo"), hl.Var(f"{name}_vi")
+    func.split(x, vo, vi, size, _tail(extent, size) if known else hl.TailStrategy.GuardWithIf).vectorize(vi)
+    return vo, vi
+
+
+def _side_by_side(func: Any, variable: Any, extent: int, vectors: tuple[Any, Any], name: str) -> None:
+    """Compute several results along an axis for each vector."""
+    vo, vi = vectors
+    ao, ai = hl.Var(f"{name}_ao"), hl.Var(f"{name}_ai")
+    func.split(variable, ao, ai, SIDE_BY_SIDE, _tail(extent, SIDE_BY_SIDE)).reorder(vi, ai, vo, ao).unroll(ai)
 
 
 def _tail(extent: int, size: int) -> Any:

@@ -12,7 +12,7 @@ from collage_halide import hl
 from collage_halide.combining import ARGUMENTS, COMBINE, neutral
 from collage_halide.elements import I32, ElementType
 from collage_halide.errors import Refused
-from collage_halide.indices import Index, loop
+from collage_halide.indices import Index, fixed, loop
 from collage_halide.values import CHEAP, DEAR, Element, Formula, Memo, Moved, Pointwise, Value
 
 Role: TypeAlias = Literal["output", "kept", "reduced", "lanes", "scanned"]
@@ -55,12 +55,10 @@ class Reduction:
     """The loops that a stage adds up in.
 
     Attributes:
-        loops: Halide's variables, innermost last.
-        extents: Their extents.
+        loops: Halide's variables, innermost last; none for extents of 1, which Halide drops where nothing reads them.
     """
 
     loops: tuple[Any, ...]
-    extents: tuple[int, ...]
 
 
 class Stage(Value):
@@ -83,6 +81,8 @@ class Stage(Value):
         part: Which of several parts of an element readers get; None if it has one.
         work: About how many operations an element takes.
         may_be_inlined: Whether what is kept may be computed by each reader instead.
+        seldom_kept: Whether that is the better guess.
+        loads: Loops that each of its loads depends on.
     """
 
     def __init__(self, scope: Scope, name: str, shape: Sequence[int], kind: ElementType, role: Role) -> None:
@@ -102,6 +102,8 @@ class Stage(Value):
         self.scanned: int | None = None
         self.work = CHEAP
         self.may_be_inlined = True
+        self.seldom_kept = False
+        self.loads: list[frozenset[str]] = []
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element, and remember who reads it."""
@@ -135,6 +137,7 @@ class Given(Value):
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element in memory."""
+        self._scope.load(index)
         parameter = self._scope.parameter(self._where, self._name, self.shape, self.kind)
         return parameter[tuple(each.expression for each in reversed(index)) or (0,)]
 
@@ -309,12 +312,7 @@ class Scope:
     ) -> None:
         """Define a stage by its neutral value and one update."""
         kind = stage.kind
-        domain = hl.RDom([hl.Range(0, extent) for extent in reversed(extents)])
-        variables = [domain[axis] for axis in reversed(range(len(extents)))]
-        own = tuple(
-            loop(variable, f"{stage.name}_r{axis}", extent)
-            for axis, (variable, extent) in enumerate(zip(variables, extents, strict=True))
-        )
+        own, variables = _domain(stage.name, extents)
         here = stage.place(stage.variables)
         with self._defining(stage, work):
             element = body(stage.loops, own)
@@ -328,9 +326,7 @@ class Scope:
             else:
                 stage.func[here] = kind.constant(neutral(how, kind))
                 stage.func[here] = COMBINE[how](kind, hl.Expr(stage.func[here]), element)
-        stage.reduction = Reduction(
-            loops=tuple(each for each, extent in zip(variables, extents, strict=True)), extents=tuple(extents)
-        )
+        stage.reduction = Reduction(loops=variables)
         stage.work = work * math.prod(extents)
         if how in ARGUMENTS and stage.role == "reduced":
             stage.kind = I32
@@ -357,7 +353,7 @@ class Scope:
             stage.func[stage.place(stage.variables)] = kind.constant(0)
             earlier = hl.select(domain.x > 0, hl.Expr(stage.func[stage.place(before)]), kind.constant(0))
             stage.func[stage.place(places)] = earlier + element(tuple(own))
-        stage.reduction = Reduction(loops=(domain.x,), extents=(shape[axis],))
+        stage.reduction = Reduction(loops=(domain.x,))
         stage.work = work + CHEAP
         return stage
 
@@ -374,8 +370,14 @@ class Scope:
 
     def note(self, stage: Stage, index: tuple[Index, ...]) -> None:
         """Remember that the stage that is being defined reads another."""
+        self.load(index)
         if self._readers and self._readers[-1] is not stage:
             self._readers[-1].reads.append((stage, index))
+
+    def load(self, index: Sequence[Index]) -> None:
+        """Remember which loops a load of the stage that is being defined depends on."""
+        if self._readers:
+            self._readers[-1].loads.append(frozenset[str]().union(*(each.loops for each in index)))
 
     def _stage(self, stem: str, shape: Sequence[int], kind: ElementType, role: Role) -> Stage:
         return Stage(self, f"{stem}_{self.memo.number()}", tuple(shape) or (1,), kind, role)
@@ -392,3 +394,17 @@ class Scope:
             self._readers.pop()
             self.memo.clear()
         self.stages.append(stage)
+
+
+def _domain(name: str, extents: Sequence[int]) -> tuple[tuple[Index, ...], tuple[Any, ...]]:
+    """Return indices along reduced axes, and Halide's variables of those with more than one element."""
+    several = [axis for axis, extent in enumerate(extents) if extent > 1]
+    if not several:
+        return tuple(fixed(0) for _ in extents), ()
+    domain = hl.RDom([hl.Range(0, extents[axis]) for axis in reversed(several)])
+    variables = {axis: domain[place] for place, axis in enumerate(reversed(several))}
+    own = tuple(
+        loop(variables[axis], f"{name}_r{axis}", extent) if axis in variables else fixed(0)
+        for axis, extent in enumerate(extents)
+    )
+    return own, tuple(variables[axis] for axis in several)

@@ -84,6 +84,7 @@ def test_a_plan_of_several_kernels_runs_every_size(tmp_path: Path) -> None:
         check(session, model, tokens(1, count, seed=count))
 
 
+@pytest.mark.slow  # two searches
 def test_exact_shapes_go_before_a_range(tmp_path: Path) -> None:
     model = batched_cnn(tmp_path)
     package, _ = optimized(model, "--input-shapes", "x:[2|1..8,3,16,16]")
@@ -263,7 +264,13 @@ print(*(kernel.target for kernel in session.report().kernels))
 """
 
 
-@pytest.mark.parametrize("without", [["collage-openvino", "openvino"], ["collage-onnxruntime", "onnxruntime"]])
+@pytest.mark.parametrize(
+    "without",
+    [
+        ["collage-openvino", "openvino"],
+        pytest.param(["collage-onnxruntime", "onnxruntime"], marks=pytest.mark.slow),
+    ],
+)
 def test_substitutes_run_every_size_too(without: list[str], tmp_path: Path) -> None:
     model = attention(tmp_path)
     pins = ["--pin", "node_4=openvino", "--pin", "node_9=onnxruntime", "--pin", "node_13=openvino"]

@@ -136,6 +136,7 @@ def test_the_drop_on_samples_that_are_held_out_is_what_is_allowed_and_what_the_p
     assert "4 samples that decided nothing" in metric_line(metric)
 
 
+@pytest.mark.slow  # three searches
 def test_the_more_may_be_lost_the_more_is_quantised(folder: Path, labelled: list[dict[str, Any]]) -> None:
     counts = [eight_of(optimized(folder, labelled, max_drop=most).record) for most in (0.0, 4.0, 100.0)]
 

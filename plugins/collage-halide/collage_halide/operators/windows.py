@@ -17,8 +17,8 @@ from collage_halide.indices import Index, fixed
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.stages import Scope
-from collage_halide.values import CHEAP, Value
+from collage_halide.stages import Scope, Stage
+from collage_halide.values import CHEAP, DEAR, Value
 
 At = tuple[Index, ...]
 
@@ -26,6 +26,9 @@ MOST_UNROLLED = 128
 """Elements of a window that are written out; a larger window has a loop."""
 MOST_MULTIPLIED = 64
 """Products that an element of a convolution may take; libraries are faster with more."""
+
+_FEW, _WIDE = 9, 48
+"""Elements of a small window, windows in a long row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +107,20 @@ class Windows:
         return count
 
 
-def padded(scope: Scope, source: Value, windows: Windows, filling: float) -> tuple[Value, Windows]:
+def padded(
+    scope: Scope, source: Value, windows: Windows, filling: float, *, once: bool = True
+) -> tuple[Value, Windows]:
     """Return what windows read, and the windows over it: where they meet padding, it is written out first.
 
-    Written out, every window reads its elements side by side; else vectors near the edges would gather them.
+    Written out, every window reads its elements side by side; else vectors near the edges would gather them. Where rows
+    are long few vectors are near an edge, and with small windows it is not worth it.
+
+    Args:
+        scope: Where they are read.
+        source: What is read.
+        windows: The windows.
+        filling: What padding is.
+        once: Whether one channel of the result reads each channel, not all of them.
     """
     axes = range(len(windows.shape))
     beyond = tuple(max(0, windows.beyond(axis)) for axis in axes)
@@ -127,7 +140,9 @@ def padded(scope: Scope, source: Value, windows: Windows, filling: float) -> tup
         value = source.wide(own)
         return value if inside is None else hl.select(hl.likely(inside), value, kind.constant(filling))
 
-    wide = scope.kept(scope.moved((*source.shape[:2], *shape), kind, element, source.cost + 2), 1)
+    wide = scope.kept(scope.moved((*source.shape[:2], *shape), kind, element, source.cost + 2), CHEAP)
+    if isinstance(wide, Stage):
+        wide.seldom_kept = once and len(windows.places) <= _FEW and source.cost < DEAR and windows.result[-1] >= _WIDE
     return wide, dataclasses.replace(windows, shape=shape, before=(0,) * len(shape), after=(0,) * len(shape))
 
 
@@ -187,7 +202,7 @@ def _check_average_pool(op: Op) -> None:
 
 def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     weight, bias, kind = given(operands, 1), optional(operands, 2), op.result_kind()
-    source, windows = padded(scope, given(operands, 0), Windows.of(op, op.shape(1)[2:]), 0)
+    source, windows = padded(scope, given(operands, 0), Windows.of(op, op.shape(1)[2:]), 0, once=op.shape(1)[1] == 1)
     scope.strict = False
     members = op.shape(1)[1]
     per_group = op.shape(1)[0] // int(op.attribute("group", 1))
