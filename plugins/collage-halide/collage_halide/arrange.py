@@ -108,10 +108,12 @@ class _Region:
     Attributes:
         extent: At most so many elements.
         known: Whether it is always as many; a window that moves with the loops around it is smaller.
+        whole: Whether it is the whole axis, although readers may leave out its ends.
     """
 
     extent: int
     known: bool
+    whole: bool = False
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -166,7 +168,8 @@ class _Nest:
                 elif each.tie == last and last in self.shared:
                     regions.append(_Region(block, known=True))
                 else:
-                    regions.append(_Region(extent, known=not each.on & inside))
+                    still = not each.on & inside
+                    regions.append(_Region(extent, known=still, whole=still))
             _inside(member, regions, self.func, at, lanes, inner[-1] if slides else None)
 
     def _reused(self, axes: Sequence[int], threads: int) -> int | None:
@@ -352,6 +355,9 @@ def _inside(member: Stage, regions: Sequence[_Region], sink: Any, at: Any, lanes
         row: The loop inside which it is computed row by row, what rows share kept; None if it is computed as a whole.
     """
     func = member.func.compute_at(sink, at) if row is None else member.func.store_at(sink, at).compute_at(sink, row)
+    for variable, region in zip(member.variables, regions, strict=True):
+        if region.whole:
+            func.bound(variable, 0, region.extent)
     update = None if member.reduction is None else func.update(0)
     axes = [axis for axis, each in enumerate(regions) if each.extent > 1 and axis != member.scanned]
     if member.role == "lanes" and lanes > 1:
