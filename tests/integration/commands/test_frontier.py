@@ -56,6 +56,7 @@ def records(model: Path) -> int:
         return database.stats().records
 
 
+@pytest.mark.slow
 def test_there_is_a_package_within_each_bound_and_a_second_run_measures_nothing(model: Path) -> None:
     status, output = run(model)
 

@@ -146,6 +146,7 @@ def test_random_sizes_take_no_more_memory(runs: int, tmp_path: Path) -> None:
     assert held[-1] - held[0] < 8 << 20, held
 
 
+@pytest.mark.slow
 def test_a_partitioned_model_keeps_its_sizes(tmp_path: Path) -> None:
     model = attention(tmp_path)
     package, _ = optimized(model, "--input-shapes", "x:[1,1..40,8]")
@@ -154,6 +155,7 @@ def test_a_partitioned_model_keeps_its_sizes(tmp_path: Path) -> None:
     assert [value.metadata_props.get("collage.sizes") for value in again.graph.inputs] == ['[1, "1..40", 8]']
 
 
+@pytest.mark.slow
 def test_buckets_with_equal_plans_are_one(tmp_path: Path) -> None:
     model = attention(tmp_path)
     package, _ = optimized(model, "--input-shapes", "x:[1,2..64,8]", "--buckets", 2, "--toolchains", "openvino")
@@ -290,6 +292,7 @@ def test_substitutes_run_every_size_too(without: list[str], tmp_path: Path) -> N
             np.testing.assert_allclose(made[name], right, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_range_is_timed_at_its_typical_size_or_at_another(tmp_path: Path) -> None:
     model = attention(tmp_path)
     package, _ = optimized(model, "--input-shapes", "x:[1,2..64,8]")

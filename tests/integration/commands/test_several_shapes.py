@@ -201,6 +201,7 @@ print(json.dumps({"memory": [dataclasses.asdict(each) for each in report.memory]
 """
 
 
+@pytest.mark.slow
 def test_each_further_plan_adds_one_packed_copy_of_the_weights_at_most(tmp_path: Path) -> None:
     weights = np.random.default_rng(0).standard_normal((512, 4096), np.float32)
     model = ir.from_onnx_text(

@@ -83,6 +83,7 @@ def test_the_search_is_repeated_for_a_smaller_error_and_the_package_keeps_to_the
     assert any("too inexact on fresh inputs" in note and "searched again" in note for note in found.record.notes)
 
 
+@pytest.mark.slow
 def test_nothing_is_repeated_where_fresh_inputs_are_like_the_samples(tmp_path: Path, tried: list[int]) -> None:
     found = optimized(tmp_path)
 

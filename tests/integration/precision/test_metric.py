@@ -213,6 +213,7 @@ def test_where_the_model_does_not_run_in_its_own_types_nothing_of_lower_precisio
     assert any("lower precision was not looked at: accuracy cannot be computed" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_plan_whose_metric_is_nan_is_not_kept(folder: Path, labelled: list[dict[str, Any]]) -> None:
     plain = optimized(folder, labelled, max_drop=0.0).session()
     exact = [plain.run(None, {"x": each["x"]})[0] for each in labelled]
