@@ -12,7 +12,8 @@ independent judge time both packages and the single toolchains. The base of a ra
 Halide's.
 
 What is in DIR is not measured again. `race` exits with 1 if fewer than 30 groups are at or below 1, fewer than 8 at or
-below a half, or an upsampling with ArgMax above 0.4; an interval with a half-width above 3 % counts for none.
+below a half, or an upsampling with ArgMax above 0.4; an interval with a half-width above 3 % of its ratio counts
+for none.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def median_us(rounds: Sequence[Sequence[float]]) -> float:
 
 def failed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what does not hold."""
-    measured = [row for row in rows if row["ci95"][1] - row["ci95"][0] <= 2 * HALF_WIDTH * max(1.0, row["ratio"])]
+    measured = [row for row in rows if row["ci95"][1] - row["ci95"][0] <= 2 * HALF_WIDTH * row["ratio"]]
     one = sum(row["ratio"] <= 1 for row in measured)
     half = sum(row["ratio"] <= 0.5 for row in measured)
     said = []

@@ -24,7 +24,7 @@ def compiled(group: Group, build: BuildContext) -> bytes:
     """Compile a scheduled group to an object without Halide's runtime.
 
     Raises:
-        LoweringError: If Halide does not compile it.
+        halide.HalideError: If Halide does not compile it.
     """
     for place in group.places:
         parameters = [place.parameter] if place.where != "out" else place.parameter.output_buffers()
@@ -42,8 +42,6 @@ def compiled(group: Group, build: BuildContext) -> bytes:
     try:
         pipeline.compile_to({hl.OutputFileType.object: str(path)}, arguments, ENTRY, target)
         return path.read_bytes()
-    except hl.HalideError as error:
-        raise LoweringError(f"Halide does not compile it: {str(error).strip()}") from error
     finally:
         path.unlink(missing_ok=True)
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from collage_core.contract import Artifact, BuildContext, KernelFunction, Unsupported
 from collage_core.errors import LoweringError
-from collage_halide.arrange import PLAIN, Arrangement, arrange, arrangements
+from collage_halide import hl
+from collage_halide.arrange import arrange
+from collage_halide.arrangement import PLAIN, Arrangement, arrangements
 from collage_halide.compile import compiled, linked, standalone_runtime
 from collage_halide.errors import Refused
 from collage_halide.machine import flags_of, requirements, vector_bytes, version
@@ -47,8 +49,8 @@ def _variants(
         try:
             arrange(group, how, build.threads, width // 4)
             content = compiled(group, build) if group.outputs else b""
-        except LoweringError as error:
-            failed = failed or error
+        except hl.HalideError as error:
+            failed = failed or LoweringError(f"Halide does not compile it: {str(error).strip()}")
             continue
         if content in made:
             continue  # the same code under another name

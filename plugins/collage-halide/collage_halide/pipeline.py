@@ -13,7 +13,8 @@ from collage_core.ir.values.content import constant_of
 from collage_halide.elements import ELEMENT_TYPES, element_type
 from collage_halide.op import Op, shape_of
 from collage_halide.operators.table import operator_of
-from collage_halide.stages import Given, Place, Scope, Stage
+from collage_halide.scope import Scope
+from collage_halide.stages import Given, Place, Stage
 from collage_halide.values import Number, Value
 
 

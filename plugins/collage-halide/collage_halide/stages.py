@@ -1,34 +1,17 @@
-"""What of a group is computed in loops of its own: outputs, reductions, and what is kept for several readers."""
+"""Values in memory, and values with loops of their own: outputs, reductions, what is kept for several readers."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 from collage_halide import hl
-from collage_halide.combining import ARGUMENTS, COMBINE, neutral
-from collage_halide.elements import I32, ElementType
-from collage_halide.errors import Refused
-from collage_halide.indices import Index, fixed, loop
-from collage_halide.values import CHEAP, DEAR, Element, Formula, Memo, Moved, Pointwise, Value
+from collage_halide.elements import ElementType
+from collage_halide.indices import Index, loop
+from collage_halide.values import CHEAP, Value
 
 Role: TypeAlias = Literal["output", "kept", "reduced", "lanes", "scanned"]
-Body: TypeAlias = Callable[[tuple[Index, ...], tuple[Index, ...]], Any]
-"""Returns what is reduced: an element by the index of the result and that along the reduced axes."""
-
-KEPT_FROM = DEAR
-"""What takes fewer operations is computed again by each reader."""
-ALWAYS_KEPT_FROM = 4 * DEAR
-"""What takes as many is never computed again."""
-MOST_OPERATIONS = 4096
-"""Operations of an element beyond which Halide takes minutes to compile a stage."""
-_LAST_LANES = 4
-"""So many are combined one after the other."""
-PARTS = 4
-"""Vectors that a reduction along a row adds up side by side, so that no addition waits for the one before."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,15 +33,17 @@ class Place:
     parameter: Any
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reduction:
-    """The loops that a stage adds up in.
+class Reads(Protocol):
+    """Records what the stage that is being defined reads."""
 
-    Attributes:
-        loops: Halide's variables, innermost last; none for extents of 1, which Halide drops where nothing reads them.
-    """
+    def note(self, stage: Stage, index: tuple[Index, ...]) -> None:
+        """Remember that it reads another stage."""
 
-    loops: tuple[Any, ...]
+    def load(self, index: Sequence[Index]) -> None:
+        """Remember which loops a load depends on."""
+
+    def parameter(self, where: str, name: int | str, shape: tuple[int, ...], kind: ElementType) -> Any:
+        """Return the parameter that stands for memory under a shape."""
 
 
 class Stage(Value):
@@ -76,7 +61,7 @@ class Stage(Value):
         variables: Its loops, innermost last.
         loops: The same as indices.
         reads: Other stages that it reads, at which index.
-        reduction: Its inner loops, if it has any.
+        reduction: Halide's variables that it adds up along, innermost last; None if it adds nothing up.
         scanned: Axis that it adds up along, if every part of the sum is a result.
         part: Which of several parts of an element readers get; None if it has one.
         work: About how many operations an element takes.
@@ -85,7 +70,7 @@ class Stage(Value):
         loads: Loops that each of its loads depends on.
     """
 
-    def __init__(self, scope: Scope, name: str, shape: Sequence[int], kind: ElementType, role: Role) -> None:
+    def __init__(self, scope: Reads, name: str, shape: Sequence[int], kind: ElementType, role: Role) -> None:
         super().__init__(shape, kind)
         self._scope = scope
         self.name = name
@@ -97,7 +82,7 @@ class Stage(Value):
             for axis, (variable, extent) in enumerate(zip(self.variables, self.shape, strict=True))
         )
         self.reads: list[tuple[Stage, tuple[Index, ...]]] = []
-        self.reduction: Reduction | None = None
+        self.reduction: tuple[Any, ...] | None = None
         self.part: int | None = None
         self.scanned: int | None = None
         self.work = CHEAP
@@ -115,10 +100,6 @@ class Stage(Value):
         element = self.func[tuple(each.expression for each in reversed(index))]
         return hl.Expr(element if part is None else element[part])
 
-    def place(self, index: Sequence[Any]) -> Any:
-        """Return the left side of a definition."""
-        return tuple(reversed(index))
-
 
 class Given(Value):
     """An input or a weight.
@@ -131,7 +112,7 @@ class Given(Value):
         kind: Type of its elements.
     """
 
-    def __init__(self, scope: Scope, where: str, name: int | str, shape: Sequence[int], kind: ElementType) -> None:
+    def __init__(self, scope: Reads, where: str, name: int | str, shape: Sequence[int], kind: ElementType) -> None:
         super().__init__(shape, kind)
         self._scope, self._where, self._name = scope, where, name
 
@@ -148,263 +129,3 @@ class Given(Value):
     def reshaped(self, shape: Sequence[int]) -> Value:
         """Return the same memory under another shape."""
         return Given(self._scope, self._where, self._name, shape, self.kind)
-
-
-class Scope:
-    """A group that is being turned into stages.
-
-    Args:
-        vector_bytes: Width of the processor's vectors.
-
-    Attributes:
-        memo: Expressions of the stage that is being defined.
-        stages: All stages, each after those it reads.
-        places: Arguments, in the order of their first use.
-        strict: Whether floats are computed as written; products that are summed up may be fused with additions.
-    """
-
-    def __init__(self, vector_bytes: int) -> None:
-        self.memo = Memo()
-        self.stages: list[Stage] = []
-        self.places: dict[tuple[str, int | str, tuple[int, ...]], Place] = {}
-        self.strict = True
-        self._vector_bytes = vector_bytes
-        self._readers: list[Stage] = []
-
-    def lanes(self, kind: ElementType) -> int:
-        """Return how many elements of a type a vector holds."""
-        return self._vector_bytes // kind.bytes
-
-    # Values
-
-    def pointwise(
-        self,
-        shape: Sequence[int],
-        kind: ElementType,
-        operands: Sequence[Value],
-        formula: Formula,
-        cost: int = CHEAP,
-    ) -> Value:
-        """Return a value each element of which is a formula of one element of each operand."""
-        return Pointwise(shape, kind, operands, formula, self.memo, cost)
-
-    def moved(self, shape: Sequence[int], kind: ElementType, element: Element, cost: int = 0) -> Value:
-        """Return a value whose elements are found by a function of the index."""
-        return Moved(shape, kind, element, self.memo, cost)
-
-    def kept(self, value: Value, least: int = KEPT_FROM) -> Value:
-        """Return a value for several readers: as a stage, if computing or gathering it again costs more."""
-        if isinstance(value, (Stage, Given)) or (value.cost < least and not value.scattered):
-            return value
-        stage = self._stage("kept", value.shape, value.kind.wide, "kept")
-        stage.may_be_inlined = value.cost < ALWAYS_KEPT_FROM
-        with self._defining(stage, value.cost):
-            stage.func[stage.place(stage.variables)] = value.wide(stage.loops)
-        stage.work = value.cost
-        return stage
-
-    def output(self, value: Value, position: int) -> None:
-        """Have a value written to an output, under the shape with the fewest axes."""
-        value = value.reshaped(value.shape or (1,))
-        axis = 0
-        while axis + 1 < len(value.shape):
-            if value.merges(axis):
-                shape = value.shape
-                value = value.reshaped((*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
-            else:
-                axis += 1
-        stage = self._stage(f"out{position}", value.shape, value.kind, "output")
-        with self._defining(stage, value.cost):
-            stage.func[stage.place(stage.variables)] = value.at(stage.loops)
-        stage.work = value.cost
-        self.places["out", position, value.shape] = Place(
-            where="out", name=position, shape=value.shape, kind=value.kind, parameter=stage.func
-        )
-
-    # Reductions
-
-    def reduced(
-        self,
-        how: str,
-        row: Sequence[int],
-        extents: Sequence[int],
-        kind: ElementType,
-        body: Body,
-        *,
-        along: bool,
-        work: int = CHEAP,
-    ) -> Stage:
-        """Return a reduction.
-
-        Args:
-            how: One of `COMBINE`, or `"argmax"`, `"argmin"` (of one axis; the value is the place, an i32).
-            row: Shape of the result.
-            extents: Extents of the reduced axes.
-            kind: Type that is reduced in.
-            body: Returns what is reduced, in that type.
-            along: Whether elements that are side by side in memory are reduced into one; then vectors of them are
-                combined first.
-            work: About how many operations the body takes.
-        """
-        row = tuple(row) or (1,)
-        lanes = self.lanes(kind)
-        count = extents[-1]
-        if along and count >= 2 * lanes:
-            lanes = PARTS * lanes if count >= 2 * PARTS * lanes and how in COMBINE else lanes
-            return self._by_lanes(how, row, extents, kind, body, lanes, work)
-        stage = self._stage("reduced", row, kind, "reduced")
-        self._define(stage, how, extents, body, work, None)
-        return stage
-
-    def _by_lanes(
-        self,
-        how: str,
-        row: tuple[int, ...],
-        extents: Sequence[int],
-        kind: ElementType,
-        body: Body,
-        lanes: int,
-        work: int,
-    ) -> Stage:
-        count = extents[-1]
-        steps = -(-count // lanes)
-        parts = self._stage("lanes", (*row, lanes), kind, "lanes")
-
-        def of_lane(at: tuple[Index, ...], own: tuple[Index, ...]) -> Any:
-            place = own[-1] * lanes + at[-1]
-            if count % lanes == 0:
-                return body(at[:-1], (*own[:-1], place))
-            inside = hl.likely(place.expression < count)
-            element = body(at[:-1], (*own[:-1], place.clamped(0, count - 1)))
-            return hl.select(inside, element, kind.constant(neutral(how, kind)))
-
-        def place_of(at: tuple[Index, ...], own: tuple[Index, ...]) -> Any:
-            return (own[-1] * lanes + at[-1]).clamped(0, count - 1).expression
-
-        self._define(parts, how, (*extents[:-1], steps), of_lane, work, place_of)
-        stage = self._stage("reduced", row, kind, "reduced")
-
-        argument = how in ARGUMENTS
-        while not argument and lanes > _LAST_LANES:
-            lanes //= 2
-            parts = self._folded(how, parts, lanes)
-        last = parts
-
-        def of_parts(at: tuple[Index, ...], own: tuple[Index, ...]) -> Any:
-            return last.element((*at, *own), 0 if argument else None)
-
-        def place_of_part(at: tuple[Index, ...], own: tuple[Index, ...]) -> Any:
-            return last.element((*at, *own), 1)
-
-        self._define(stage, how, (lanes,), of_parts, CHEAP, place_of_part if argument else None)
-        return stage
-
-    def _folded(self, how: str, parts: Stage, lanes: int) -> Stage:
-        """Return the first lanes combined with the others, half as many."""
-        stage = self._stage("lanes", (*parts.shape[:-1], lanes), parts.kind, "lanes")
-        with self._defining(stage, CHEAP):
-            first, second = (parts.at((*stage.loops[:-1], stage.loops[-1] + start)) for start in (0, lanes))
-            stage.func[stage.place(stage.variables)] = COMBINE[how](parts.kind, first, second)
-        return stage
-
-    def _define(
-        self, stage: Stage, how: str, extents: Sequence[int], body: Body, work: int, place_of: Body | None
-    ) -> None:
-        """Define a stage by its neutral value and one update."""
-        kind = stage.kind
-        own, variables = _domain(stage.name, extents)
-        here = stage.place(stage.variables)
-        with self._defining(stage, work):
-            element = body(stage.loops, own)
-            if how in ARGUMENTS:
-                at = own[0].expression if place_of is None else place_of(stage.loops, own)
-                stage.func[here] = (kind.constant(neutral(how, kind)), hl.i32(-1))
-                held, known = (hl.Expr(stage.func[here][part]) for part in (0, 1))
-                better = ARGUMENTS[how](kind, held, known, element, at)
-                stage.func[here] = (hl.select(better, element, held), hl.select(better, at, known))
-                stage.part = 1
-            else:
-                stage.func[here] = kind.constant(neutral(how, kind))
-                stage.func[here] = COMBINE[how](kind, hl.Expr(stage.func[here]), element)
-        stage.reduction = Reduction(loops=variables)
-        stage.work = work * math.prod(extents)
-        if how in ARGUMENTS and stage.role == "reduced":
-            stage.kind = I32
-
-    def scanned(self, shape: Sequence[int], axis: int, kind: ElementType, element: Element, work: int) -> Stage:
-        """Return sums along an axis, each of all elements up to its own.
-
-        Args:
-            shape: Extents.
-            axis: The axis.
-            kind: Type that is added up in.
-            element: What is added up.
-            work: About how many operations an element takes.
-        """
-        stage = self._stage("scanned", shape, kind, "scanned")
-        stage.scanned = axis
-        domain = hl.RDom([hl.Range(0, shape[axis])])
-        places: list[Any] = list(stage.variables)
-        before: list[Any] = list(stage.variables)
-        places[axis], before[axis] = domain.x, hl.max(domain.x - 1, 0)
-        own = list(stage.loops)
-        own[axis] = loop(domain.x, f"{stage.name}_r0", shape[axis])
-        with self._defining(stage, work):
-            stage.func[stage.place(stage.variables)] = kind.constant(0)
-            earlier = hl.select(domain.x > 0, hl.Expr(stage.func[stage.place(before)]), kind.constant(0))
-            stage.func[stage.place(places)] = earlier + element(tuple(own))
-        stage.reduction = Reduction(loops=(domain.x,))
-        stage.work = work + CHEAP
-        return stage
-
-    # What stages call
-
-    def parameter(self, where: str, name: int | str, shape: tuple[int, ...], kind: ElementType) -> Any:
-        """Return the parameter that stands for memory under a shape."""
-        shape = shape or (1,)
-        key = where, name, shape
-        if key not in self.places:
-            parameter = hl.ImageParam(kind.halide, len(shape), f"{where}{len(self.places)}")
-            self.places[key] = Place(where=where, name=name, shape=shape, kind=kind, parameter=parameter)
-        return self.places[key].parameter
-
-    def note(self, stage: Stage, index: tuple[Index, ...]) -> None:
-        """Remember that the stage that is being defined reads another."""
-        self.load(index)
-        if self._readers and self._readers[-1] is not stage:
-            self._readers[-1].reads.append((stage, index))
-
-    def load(self, index: Sequence[Index]) -> None:
-        """Remember which loops a load of the stage that is being defined depends on."""
-        if self._readers:
-            self._readers[-1].loads.append(frozenset[str]().union(*(each.loops for each in index)))
-
-    def _stage(self, stem: str, shape: Sequence[int], kind: ElementType, role: Role) -> Stage:
-        return Stage(self, f"{stem}_{self.memo.number()}", tuple(shape) or (1,), kind, role)
-
-    @contextmanager
-    def _defining(self, stage: Stage, operations: int) -> Iterator[None]:
-        if operations > MOST_OPERATIONS:
-            raise Refused(f"an element takes {operations} operations; Halide would compile it for minutes")
-        self.memo.clear()
-        self._readers.append(stage)
-        try:
-            yield
-        finally:
-            self._readers.pop()
-            self.memo.clear()
-        self.stages.append(stage)
-
-
-def _domain(name: str, extents: Sequence[int]) -> tuple[tuple[Index, ...], tuple[Any, ...]]:
-    """Return indices along reduced axes, and Halide's variables of those with more than one element."""
-    several = [axis for axis, extent in enumerate(extents) if extent > 1]
-    if not several:
-        return tuple(fixed(0) for _ in extents), ()
-    domain = hl.RDom([hl.Range(0, extents[axis]) for axis in reversed(several)])
-    variables = {axis: domain[place] for place, axis in enumerate(reversed(several))}
-    own = tuple(
-        loop(variables[axis], f"{name}_r{axis}", extent) if axis in variables else fixed(0)
-        for axis, extent in enumerate(extents)
-    )
-    return own, tuple(variables[axis] for axis in several)

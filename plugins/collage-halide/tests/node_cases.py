@@ -14,7 +14,7 @@ import onnx_ir
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from collage_core.contract import KernelFunction, Supported, TensorSpec, Unsupported, ValueKind
+from collage_core.contract import KernelFunction, Supported, TensorSpec, ValueKind
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.patterns import NodeContext
 from collage_halide.patterns import takes
@@ -96,14 +96,6 @@ def _claimed(model: onnx.ModelProto, inputs: Sequence[Array]) -> tuple[KernelFun
         if len(graph.nodes) == 1 and isinstance(takes(NodeContext(graph, 0)), Supported):
             return function, free
     return None
-
-
-def why_not(model: onnx.ModelProto) -> str:
-    """Return why the plugin refuses a model's node."""
-    function = _function(model)
-    assert function is not None
-    answer = takes(NodeContext(DataflowGraph(function.model), 0))
-    return answer.reason if isinstance(answer, Unsupported) else ""
 
 
 def _function(proto: onnx.ModelProto) -> KernelFunction | None:

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import onnx_ir
 
-from collage_triton.expand import Index, attribute, required, shape_of
+from collage_core.ir.operators import windows as geometry
+from collage_triton.expand import Index, required, shape_of
 from collage_triton.terms import Term, Terms
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """The windows of a convolution or a pooling; each attribute has an entry for each spatial axis.
-
-    Attributes:
-        shape: Extents of the input.
-        kernel: Size of a window.
-        result: Number of windows.
-        steps: Distance between windows.
-        dilations: Distance between neighbours in a window.
-        before: Padding before the input.
-        after: Padding after the input.
-    """
-
-    shape: tuple[int, ...]
-    kernel: tuple[int, ...]
-    result: tuple[int, ...]
-    steps: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    def beyond(self, axis: int) -> int:
-        """Return how many elements the last window extends beyond the input's end."""
-        last = (self.result[axis] - 1) * self.steps[axis] + (self.kernel[axis] - 1) * self.dilations[axis]
-        return last - self.before[axis] - (self.shape[axis] - 1)
+class Windows(geometry.Windows):
+    """Windows whose elements are terms."""
 
     @property
     def are_inside(self) -> bool:
@@ -74,39 +50,4 @@ def windows_of(node: onnx_ir.Node, kernel: Sequence[int]) -> Windows:
         node: A Conv, MaxPool or AveragePool.
         kernel: Size of a window.
     """
-    shape, result = shape_of(required(node, 0))[2:], shape_of(node.outputs[0])[2:]
-    steps = tuple(attribute(node, "strides") or (1,) * len(shape))
-    dilations = tuple(attribute(node, "dilations") or (1,) * len(shape))
-    before, after = _pads(node, shape, kernel, result, steps, dilations)
-    return Windows(
-        shape=shape,
-        kernel=tuple(kernel),
-        result=result,
-        steps=steps,
-        dilations=dilations,
-        before=before,
-        after=after,
-    )
-
-
-def _pads(
-    node: onnx_ir.Node,
-    shape: Sequence[int],
-    kernel: Sequence[int],
-    result: Sequence[int],
-    steps: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the padding before and after each axis."""
-    automatic = str(attribute(node, "auto_pad", "NOTSET"))
-    none = (0,) * len(shape)
-    if automatic not in ("SAME_UPPER", "SAME_LOWER"):
-        given = attribute(node, "pads")
-        padded = bool(given) and automatic == "NOTSET"
-        return (tuple(given[: len(shape)]), tuple(given[len(shape) :])) if padded else (none, none)
-    less, more = [], []
-    for axis, extent in enumerate(shape):
-        both = max(0, (result[axis] - 1) * steps[axis] + (kernel[axis] - 1) * dilations[axis] + 1 - extent)
-        less.append(both // 2)
-        more.append(both - both // 2)
-    return (tuple(less), tuple(more)) if automatic == "SAME_UPPER" else (tuple(more), tuple(less))
+    return Windows.of(node, shape_of(required(node, 0))[2:], shape_of(node.outputs[0])[2:], kernel)

@@ -14,7 +14,7 @@ from collage_halide.errors import Refused
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import CHEAP, DEAR, Number, Value
 
 Expr = Any
@@ -168,7 +168,7 @@ def _check_power(op: Op) -> None:
         raise Refused("Pow of integers by a fraction")
 
 
-def converted(x: Expr, source: ElementType, target: ElementType) -> Expr:
+def _converted(x: Expr, source: ElementType, target: ElementType) -> Expr:
     """Convert an element: floats are cut off to integers, anything but zero is true.
 
     What is out of range is undefined in ONNX; by way of a wider integer it wraps around, as the reference's does.
@@ -183,7 +183,7 @@ def converted(x: Expr, source: ElementType, target: ElementType) -> Expr:
 def _cast(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     source, target = op.kind(0), op.result_kind()
     return [
-        scope.pointwise(op.result(), target, [given(operands, 0)], lambda x: converted(x, source.wide, target.wide))
+        scope.pointwise(op.result(), target, [given(operands, 0)], lambda x: _converted(x, source.wide, target.wide))
     ]
 
 
@@ -242,18 +242,9 @@ def _where(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     return [scope.pointwise(op.result(), op.result_kind(), [given(operands, k) for k in range(3)], hl.select)]
 
 
-def _prelu_check(op: Op) -> None:
+def _check_prelu(op: Op) -> None:
     if len(op.shape(1)) > len(op.shape(0)):
         raise Refused("PRelu with a slope of more axes than its input")
-
-
-def _atanh(x: Expr) -> Expr:
-    one = f.like(x, 1.0)
-    return f.log((one + x) / (one - x)) * f.like(x, 0.5)
-
-
-def _compared(function: Callable[[Expr, Expr], Expr], types: frozenset[str] = NUMBERS) -> Operator:
-    return _binary(function, types)
 
 
 def _mean(op: Op, x: Sequence[Expr]) -> Expr:
@@ -288,13 +279,13 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Div": _binary(f.quotient, cost=4),
         "Dropout": Operator(define=_dropout, types=FLOATS, check=_check_dropout),
         "Elu": _elementwise(lambda op, x: _elu(x[0], op.number("alpha", 1.0)), cost=DEAR),
-        "Equal": _compared(lambda a, b: a == b, EVERY),
+        "Equal": _binary(lambda a, b: a == b, EVERY),
         "Erf": _unary(f.erf, _WIDE_FLOATS, DEAR),
         "Exp": _unary(f.exp, cost=DEAR),
         "Floor": _named("floor"),
         "Gelu": _elementwise(_gelu, _WIDE_FLOATS, DEAR),
-        "Greater": _compared(lambda a, b: a > b),
-        "GreaterOrEqual": _compared(lambda a, b: a >= b),
+        "Greater": _binary(lambda a, b: a > b),
+        "GreaterOrEqual": _binary(lambda a, b: a >= b),
         "HardSigmoid": _elementwise(
             lambda op, x: _hard_sigmoid(x[0], op.number("alpha", 0.2), op.number("beta", 0.5)), cost=4
         ),
@@ -303,8 +294,8 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "IsInf": _elementwise(_is_infinite),
         "IsNaN": _named("is_nan"),
         "LeakyRelu": _elementwise(lambda op, x: _leaky(x[0], f.like(x[0], op.number("alpha", 0.01)))),
-        "Less": _compared(lambda a, b: a < b),
-        "LessOrEqual": _compared(lambda a, b: a <= b),
+        "Less": _binary(lambda a, b: a < b),
+        "LessOrEqual": _binary(lambda a, b: a <= b),
         "Log": _unary(f.log, cost=DEAR),
         "Max": _folded(f.maximum),
         "Mean": _elementwise(_mean),
@@ -315,7 +306,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Neg": _unary(lambda x: -x, FLOATS | SIGNED),
         "Not": _named("logical_not", frozenset({"i1"})),
         "Or": _logical(lambda a, b: a | b),
-        "PRelu": _elementwise(lambda op, x: _leaky(x[0], x[1]), NUMBERS, check=_prelu_check),
+        "PRelu": _elementwise(lambda op, x: _leaky(x[0], x[1]), NUMBERS, check=_check_prelu),
         "Pow": Operator(define=_power, types=FLOATS | {"i32", "i64"}, check=_check_power),
         "Reciprocal": _unary(lambda x: f.like(x, 1.0) / x, cost=4),
         "Relu": _unary(_relu, FLOATS | SIGNED),

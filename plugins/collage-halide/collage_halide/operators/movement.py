@@ -13,7 +13,7 @@ from collage_halide.errors import Refused
 from collage_halide.indices import Index, computed, fixed
 from collage_halide.op import Op
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import Number, Value
 
 At = tuple[Index, ...]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from collage_halide.elements import EVERY, FLOATS
 from collage_halide.op import Op
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import Value
 
 Operands: TypeAlias = Sequence[Value | None]

@@ -12,7 +12,7 @@ from collage_halide.errors import Refused
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import Number, Value
 
 _INTEGERS = frozenset({"i8", "u8", "i16", "u16"})

@@ -14,7 +14,8 @@ from collage_halide.indices import Index
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.stages import Scope, Stage
+from collage_halide.scope import Scope
+from collage_halide.stages import Stage
 from collage_halide.values import CHEAP, DEAR, Value
 
 At = tuple[Index, ...]

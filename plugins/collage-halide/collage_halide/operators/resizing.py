@@ -19,7 +19,7 @@ from collage_halide.errors import Refused
 from collage_halide.indices import Index, computed
 from collage_halide.op import Op
 from collage_halide.operators.operator import Operands, Operator, given
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import Value
 
 MOST_TAPS = 16
@@ -200,9 +200,7 @@ def _place(at: Index, places: np.ndarray[Any, Any], extent: int) -> Index:
                 return ((at + offset) // factor).clamped(0, extent - 1)
             if factor > 1 and np.array_equal(np.clip(numbers * factor + offset, 0, extent - 1), places):
                 return (at * factor + offset).clamped(0, extent - 1)
-    return computed(
-        _table(places)[at.expression], f"table{hash(places.tobytes())}:{at.key}", at.loops, extent, promised=True
-    )
+    return computed(_table(places)[at.expression], f"table{places.tolist()}:{at.key}", at.loops, extent, promised=True)
 
 
 def _share(at: Index, shares: np.ndarray[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ from collage_halide.indices import Index, computed, fixed
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import Value
 
 At = tuple[Index, ...]

@@ -12,7 +12,7 @@ from collage_halide.errors import Refused
 from collage_halide.indices import Index
 from collage_halide.op import Op
 from collage_halide.operators.operator import Operands, Operator, given
-from collage_halide.stages import Scope
+from collage_halide.scope import Scope
 from collage_halide.values import Value
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from collage_core.ir.operators import windows as geometry
 from collage_halide import hl
 from collage_halide.elements import FLOATS
 from collage_halide.errors import Refused
@@ -17,13 +18,14 @@ from collage_halide.indices import Index, fixed
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.stages import Scope, Stage
+from collage_halide.scope import Scope
+from collage_halide.stages import Stage
 from collage_halide.values import CHEAP, DEAR, Value
 
 At = tuple[Index, ...]
 
 MOST_UNROLLED = 128
-"""Elements of a window that are written out; a larger window has a loop."""
+"""Elements that a pooling's window may have: they are written out."""
 MOST_MULTIPLIED = 64
 """Products that an element of a convolution may take; libraries are faster with more."""
 
@@ -31,67 +33,15 @@ _FEW, _WIDE = 9, 48
 """Elements of a small window, windows in a long row."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """The windows of a convolution or a pooling; each attribute has an entry for each spatial axis.
-
-    Attributes:
-        shape: Extents of the input.
-        kernel: Size of a window.
-        result: Number of windows.
-        steps: Distance between windows.
-        dilations: Distance between neighbours in a window.
-        before: Padding before the input.
-        after: Padding after it.
-    """
-
-    shape: tuple[int, ...]
-    kernel: tuple[int, ...]
-    result: tuple[int, ...]
-    steps: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @classmethod
-    def of(cls, op: Op, kernel: Sequence[int]) -> Windows:
-        """Return the windows of an operator with windows of a size."""
-        shape, result = op.shape(0)[2:], op.result()[2:]
-        rank = len(shape)
-        steps = tuple(op.attribute("strides") or (1,) * rank)
-        dilations = tuple(op.attribute("dilations") or (1,) * rank)
-        automatic = op.attribute("auto_pad", "NOTSET")
-        before = after = (0,) * rank
-        if automatic in ("SAME_UPPER", "SAME_LOWER"):
-            both = [
-                max(0, (result[k] - 1) * steps[k] + (kernel[k] - 1) * dilations[k] + 1 - shape[k]) for k in range(rank)
-            ]
-            less, more = tuple(each // 2 for each in both), tuple(each - each // 2 for each in both)
-            before, after = (less, more) if automatic == "SAME_UPPER" else (more, less)
-        elif automatic == "NOTSET" and op.attribute("pads"):
-            pads = op.attribute("pads")
-            before, after = tuple(pads[:rank]), tuple(pads[rank:])
-        return cls(
-            shape=shape,
-            kernel=tuple(kernel),
-            result=result,
-            steps=steps,
-            dilations=dilations,
-            before=before,
-            after=after,
-        )
-
-    def beyond(self, axis: int) -> int:
-        """Return how many elements the last window extends beyond the input's end."""
-        last = (self.result[axis] - 1) * self.steps[axis] + (self.kernel[axis] - 1) * self.dilations[axis]
-        return last - self.before[axis] - (self.shape[axis] - 1)
+class Windows(geometry.Windows):
+    """Windows whose elements are read by indices."""
 
     @property
     def places(self) -> Sequence[tuple[int, ...]]:
         """All places in a window."""
         return list(itertools.product(*map(range, self.kernel)))
 
-    def at(self, windows: At, place: Sequence[int | Index]) -> At:
+    def at(self, windows: At, place: Sequence[int]) -> At:
         """Return the input's index for a place in a window; windows have no padding."""
         return tuple(
             windows[axis] * self.steps[axis] + place[axis] * self.dilations[axis] for axis in range(len(self.shape))
@@ -105,6 +55,10 @@ class Windows:
             inside = at.inside(0, self.shape[axis] - 1)
             count = count + (hl.i32(1) if inside is None else hl.select(inside, hl.i32(1), hl.i32(0)))
         return count
+
+
+def _windows(op: Op, kernel: Sequence[int]) -> Windows:
+    return Windows.of(op.node, op.shape(0)[2:], op.result()[2:], kernel)
 
 
 def padded(
@@ -148,7 +102,7 @@ def padded(
 
 def _max_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value | None]:
     kind = op.kind(0).wide
-    source, windows = padded(scope, given(operands, 0), Windows.of(op, op.attribute("kernel_shape")), kind.least)
+    source, windows = padded(scope, given(operands, 0), _windows(op, op.attribute("kernel_shape")), kind.least)
 
     def element(index: At) -> Any:
         values = [source.wide((*index[:2], *windows.at(index[2:], place))) for place in windows.places]
@@ -176,7 +130,7 @@ def _check_window(op: Op, kernel: Sequence[int]) -> None:
 
 
 def _average_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
-    kind, bare = op.kind(0).wide, Windows.of(op, op.attribute("kernel_shape"))
+    kind, bare = op.kind(0).wide, _windows(op, op.attribute("kernel_shape"))
     source, windows = padded(scope, given(operands, 0), bare, 0)
     every = len(windows.places)
 
@@ -194,7 +148,7 @@ def _average_pool(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
 def _check_average_pool(op: Op) -> None:
     kernel = op.attribute("kernel_shape")
     _check_window(op, kernel)
-    windows = Windows.of(op, kernel)
+    windows = _windows(op, kernel)
     spare = 0 if op.attribute("count_include_pad", 0) else 1  # ONNX's reference moves windows that end further behind
     if any(windows.beyond(axis) > after + spare for axis, after in enumerate(windows.after)):
         raise Refused("AveragePool with windows that end behind the padding; where they begin is in dispute")
@@ -202,46 +156,26 @@ def _check_average_pool(op: Op) -> None:
 
 def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     weight, bias, kind = given(operands, 1), optional(operands, 2), op.result_kind()
-    source, windows = padded(scope, given(operands, 0), Windows.of(op, op.shape(1)[2:]), 0, once=op.shape(1)[1] == 1)
+    source, windows = padded(scope, given(operands, 0), _windows(op, op.shape(1)[2:]), 0, once=op.shape(1)[1] == 1)
     scope.strict = False
     members = op.shape(1)[1]
     per_group = op.shape(1)[0] // int(op.attribute("group", 1))
     taps = len(windows.places) * members
 
-    def term(index: At, channel: Index | int, place: Sequence[int | Index]) -> Any:
-        own = index[1] // per_group * members + channel
-        value = source.wide((index[0], own, *windows.at(index[2:], place)))
-        return value * weight.wide((index[1], _at(channel), *(_at(each) for each in place)))
+    def element(index: At) -> Any:
+        first = index[1] // per_group * members
+        products = [
+            source.wide((index[0], first + channel, *windows.at(index[2:], place)))
+            * weight.wide((index[1], fixed(channel), *map(fixed, place)))
+            for channel in range(members)
+            for place in windows.places
+        ]
+        return functools.reduce(lambda a, b: a + b, products)
 
-    if taps <= MOST_UNROLLED:
-
-        def element(index: At) -> Any:
-            total: Any = None
-            for channel in range(members):
-                for place in windows.places:
-                    product = term(index, channel, place)
-                    total = product if total is None else total + product
-            return total
-
-        value: Value = scope.moved(op.result(), kind.wide, element, 2 * taps + taps * source.cost)
-    else:
-        value = scope.reduced(
-            "sum",
-            op.result(),
-            (members, *windows.kernel),
-            kind.wide,
-            lambda at, own: term(at, own[0], own[1:]),
-            along=False,
-            work=2,
-        )
-    parts = [value]
+    parts = [scope.moved(op.result(), kind.wide, element, 2 * taps + taps * source.cost)]
     if bias is not None:
         parts.append(bias.reshaped((op.result()[1], *(1,) * len(windows.shape))))
     return [scope.pointwise(op.result(), kind, parts, lambda x, *b: x + b[0] if b else x, 1)]
-
-
-def _at(place: int | Index) -> Index:
-    return fixed(place) if isinstance(place, int) else place
 
 
 def _check_conv(op: Op) -> None:
