@@ -6,7 +6,7 @@ Usage:
 Each model is optimized with default settings, into an empty tuning database. Of each plan that raced, three times are
 compared, all at the machine's usual speed: the sum of its kernels measured alone, the sum after kernels of the plans
 were timed in place, and what the plan took. A plan of one kernel has no neighbours, so only plans of several count.
-Models whose result is in DIR are not run again.
+Models that were optimized in DIR, be it by `benchmarks.suite`, are not optimized again.
 
 Exits with 1 if the median error after that feedback is above 5 %, or a model took longer than five minutes.
 """
@@ -16,52 +16,28 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.models import MODELS
-from benchmarks.models.__main__ import write_model
+from rich.console import Console
+
+from benchmarks.all_models import writers
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.regret.generator import all_grafted
-from benchmarks.suite import Model
+from benchmarks.suite import Model, run_step
 
 ERROR: Final = 0.05
 LONGEST_S: Final = 300.0
 
 
-def models() -> dict[str, Callable[[Path], Path]]:
-    """Return what writes each model into a folder and returns its file, by name; the suite's first."""
-    suite = {name: _writing(name) for name in MODELS}
-    return suite | {name: grafted.write for name, grafted in all_grafted().items()}
-
-
-def optimized(name: str, model: Path, work: Path) -> dict[str, Any]:
-    """Run `collage optimize` on a model; return what was predicted and measured, as JSON.
-
-    Raises:
-        RuntimeError: If it fails.
-    """
-    report = work / f"{name}.report.json"
-    command = [sys.executable, "-m", "collage.cli", "optimize", str(model), "--json", str(report)]
-    command += ["-o", str(work / f"{name}.collage"), "--toolchains", "onnxruntime,openvino"]
-    if name in MODELS:
-        command += Model(MODELS[name], work).shapes()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=work) as folder:
-        command += ["--tuning-db", str(Path(folder) / "tuning.sqlite")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    found = json.loads(report.read_text(encoding="utf-8"))
+def result(model: Model) -> dict[str, Any]:
+    """Return what was predicted and measured of an optimized model, as JSON."""
+    found = json.loads(model.found.read_text(encoding="utf-8"))
     plans = found["prediction"]["plans"]
     return {
-        "name": name,
-        "seconds": round(time.monotonic() - began, 1),
+        "name": model.name,
+        "seconds": found["search"]["seconds"]["total"],
         "kept": len(found["regions"]),
         "plans": [plan for plan in plans if plan["kernels"] > 1 and plan["usual_ms"]],
     }
@@ -122,36 +98,26 @@ def markdown(report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _writing(name: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        path = folder / f"{name}.onnx"
-        write_model(path, MODELS[name].build(), MODELS[name].make_inputs())
-        return path
-
-    return write
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is not there yet, and return 1 if a figure does not hold, 2 for misuse."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.predictions", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="models; default: all of suite and generator")
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="folder for models and reports")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there and a page beside it")
+    parser.add_argument("--toolchains", default="onnxruntime,openvino", help="as for `collage optimize`")
     noting(parser)
     options = parser.parse_args(arguments)
-    known = models()
-    unknown = [name for name in options.names if name not in known]
-    if unknown:
+    known = writers()
+    if unknown := [name for name in options.names if name not in known]:
         print(f"predictions: there is no model {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
     options.work.mkdir(parents=True, exist_ok=True)
-    results = []
+    console, results = Console(), []
     for name in options.names or known:
-        done = options.work / f"{name}.result.json"
-        if not done.is_file():
-            found = optimized(name, known[name](options.work), options.work)
-            done.write_text(json.dumps(found) + "\n", encoding="utf-8")
-        results.append(json.loads(done.read_text(encoding="utf-8")))
+        model = Model(name, options.work)
+        if not all(run_step(*step, console=console, again=False) for step in model.search(options.toolchains)):
+            return 1
+        results.append(result(model))
         print(f"{name}: {results[-1]['seconds']} s, plans of several kernels: {len(results[-1]['plans'])}", flush=True)
     report = {"schema_version": 1, "environment": environment(), "models": results}
     if options.results:

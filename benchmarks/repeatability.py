@@ -29,15 +29,13 @@ from typing import Any, Final
 
 import onnx
 
+from benchmarks.all_models import shapes, writers
 from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
-from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.predictions import models as writers
 from benchmarks.regret.race import HALF_WIDTH
-from benchmarks.suite import Model
 
 NAMES: Final = ("segmenter", "conv3d_gru", "resnet50")
 _BURN: Final = """
@@ -85,8 +83,7 @@ def run(model: Path, work: Path) -> dict[str, Any]:
         package = Path(folder) / "model.collage"
         command = [sys.executable, "-m", "collage.cli", "optimize", str(model), "-o", str(package)]
         command += ["--toolchains", "onnxruntime,openvino", "--tuning-db", str(Path(folder) / "tuning.sqlite")]
-        if model.stem in MODELS:
-            command += Model(MODELS[model.stem], work).shapes()
+        command += shapes(model)
         began = time.monotonic()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

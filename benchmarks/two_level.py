@@ -32,6 +32,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.all_models import shapes, writers
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
 from collage_core.search import CostTable, SearchCandidate, SearchProblem, SearchTarget, search
@@ -56,14 +57,12 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     work: Path = arguments.work
     model = work / f"{name}.onnx"
     if not model.is_file():
-        from benchmarks.models.__main__ import main as write_models
-
-        write_models([name, "--out", str(work)])
+        writers()[name](work)
     packages = {"lazy": work / f"{name}.collage", "two-level": work / f"{name}.two-level.collage"}
     documents = {"lazy": work / f"{name}.optimize.json", "two-level": work / f"{name}.two-level.json"}
     found: dict[str, dict[str, Any]] = {}
-    shared = ["--toolchains", arguments.toolchains, "--preset", arguments.preset, *_shapes(name)]
-    shared += ["--tuning-db", str(work / "tuning.sqlite")]
+    shared = ["--toolchains", arguments.toolchains, "--preset", arguments.preset, *shapes(model)]
+    shared += ["--tuning-db", str(documents["lazy"].with_suffix(".sqlite"))]
     for kind, package in packages.items():
         if kind == "two-level" or not documents[kind].is_file():
             command = ["optimize", str(model), "-o", str(package), "--search", kind, "--json", str(documents[kind])]
@@ -106,14 +105,6 @@ def _plan(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         (region["toolchain"], hashlib.sha256("\n".join(region["nodes"]).encode()).hexdigest())
         for region in document["regions"]
     ]
-
-
-def _shapes(name: str) -> list[str]:
-    """Return options that bind the input shapes of a model of the suite."""
-    options: list[str] = []
-    for each, array in MODELS[name].make_inputs().items() if name in MODELS else ():
-        options += ["--input-shapes", f"{each}:[{','.join(map(str, array.shape))}]"]
-    return options
 
 
 HEADINGS = ("model", "plans timed", "kernels before", "after", "promised", "afresh", "ratio", "95 %", "verdict")

@@ -34,6 +34,7 @@ from typing import Any, Final
 import onnx
 from rich.console import Console
 
+from benchmarks.all_models import writers
 from benchmarks.fused_groups.listing import Group, Prepared, chosen, extracted, groups_of
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
@@ -41,7 +42,6 @@ from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.predictions import models
 from benchmarks.regret.race import HALF_WIDTH
 
 AT_MOST_ONE: Final = 30
@@ -54,14 +54,14 @@ _SINGLES: Final = ("onnxruntime", "openvino")
 
 def listed(names: Sequence[str], work: Path, console: Console) -> list[Group]:
     """Return the groups of all models; what is in the folder is not measured again."""
-    writers = models()
+    known = writers()
     found: list[Group] = []
-    for number, name in enumerate(names or writers, start=1):
+    for number, name in enumerate(names or known, start=1):
         kept = work / f"{name}.groups.json"
         if not kept.is_file():
-            console.print(f"{number} of {len(names or writers)}: {name}", highlight=False)
+            console.print(f"{number} of {len(names or known)}: {name}", highlight=False)
             with tempfile.TemporaryDirectory(dir=work) as folder:
-                prepared = Prepared(writers[name](Path(folder)), threads())
+                prepared = Prepared(known[name](Path(folder)), threads())
                 groups = groups_of(name, prepared)
             kept.write_text(json.dumps([dataclasses.asdict(group) for group in groups]) + "\n", encoding="utf-8")
         found += read_groups(json.loads(kept.read_text(encoding="utf-8")))
@@ -99,7 +99,7 @@ def raced(group: Group, work: Path, rounds: int) -> dict[str, Any]:
     model = work / f"{group.name}.onnx"
     if not model.is_file():
         with tempfile.TemporaryDirectory(dir=work) as folder:
-            proto, feeds = extracted(Prepared(models()[group.model](Path(folder)), threads()), group)
+            proto, feeds = extracted(Prepared(writers()[group.model](Path(folder)), threads()), group)
         write_model(model, proto, feeds)
     contenders = [built_in()[name] for name in _SINGLES]
     seconds = {}

@@ -30,7 +30,7 @@ from benchmarks import (
     search_scale,
     sensitivity,
     shapes,
-    suite,
+    suite_page,
     two_level,
 )
 from benchmarks.fused_groups import __main__ as fused_groups
@@ -39,7 +39,7 @@ from benchmarks.regret import pages as regret_pages
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "bf16-emulated": lambda report: suite.markdown(report["models"]),
+    "bf16-emulated": lambda report: suite_page.markdown(report["models"]),
     "cpu-seconds": cpu_seconds.markdown,
     "expensive-attributes": expensive_attributes.markdown,
     "few-rows": lambda report: few_rows.markdown(report["results"], report["environment"]),
@@ -63,7 +63,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "search": lambda report: search_scale.markdown(dict(report)),
     "sensitivity": sensitivity.markdown,
     "shapes": shapes.markdown,
-    "suite": lambda report: suite.markdown(report["models"]),
+    "suite": lambda report: suite_page.markdown(report["models"]),
     "two-level": two_level.markdown,
 }
 
