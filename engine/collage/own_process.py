@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from types import ModuleType
 
 _LATE = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
@@ -18,6 +19,14 @@ _LATE = frozenset({"sympy", "onnx_ir._symbolic_shapes"})
 
 onnx_ir imports SymPy for symbolic dimensions, which takes half a second, half of a worker's import time. The second
 module uses the first during its own import.
+"""
+
+_SPINNING = ("OPENBLAS_THREAD_TIMEOUT", "22")
+"""Limit on how long idle threads of OpenBLAS spin for work before they sleep: 2**22 of the processor's ticks, 2 ms.
+
+By default they spin for longer than NumPy's import takes: 0.1 s of another processor for the import, 0.25 s for the
+start of a worker, measured on two cores, beside whatever is timed there. The variable is described in
+http://www.openmathlib.org/OpenBLAS/docs/runtime_variables/.
 """
 
 
@@ -50,6 +59,15 @@ def import_sympy_late() -> None:
     """
     if not any(isinstance(finder, _LateFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _LateFinder())
+
+
+def limit_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Bound how long idle threads of NumPy's library spin for work, unless the user did; before NumPy is imported.
+
+    Args:
+        environment: Variables of the process that imports it.
+    """
+    environment.setdefault(*_SPINNING)
 
 
 def main() -> None:

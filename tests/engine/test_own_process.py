@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir
 import pytest
 
+from collage.own_process import limit_spinning
 from collage_testing import single_matmul
 
 
@@ -73,3 +74,10 @@ finally:
     onnx_ir.save(single_matmul(2, 2, 2), tmp_path / "model.onnx")
 
     assert said_by(tmp_path, script, str(tmp_path / "model.onnx"))[-1] == "True False"
+
+
+@pytest.mark.parametrize(("chosen", "left"), [({}, "22"), ({"OPENBLAS_THREAD_TIMEOUT": "26"}, "26")])
+def test_threads_of_numpy_do_not_spin_for_long_unless_the_user_says_so(chosen: dict[str, str], left: str) -> None:
+    limit_spinning(chosen)
+
+    assert chosen == {"OPENBLAS_THREAD_TIMEOUT": left}

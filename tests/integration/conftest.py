@@ -1,7 +1,4 @@
-"""No time limit passes in these tests but for what says that it hangs, however slow the machine is.
-
-What every run of `optimize` does that takes seconds and decides nothing is done once, by the tests that are about it.
-"""
+"""No time limit passes in these tests but for what says that it hangs, however slow the machine is."""
 
 from __future__ import annotations
 
@@ -14,28 +11,25 @@ from collage.commands import optimize
 from collage.measure import budget
 from collage.measure.driver.child import ChildProcess
 from collage.measure.driver.client import Worker
-from collage.peaks import measured_limits
-from collage.peaks.machine_peaks import MEMORY, LevelSpeed, MachinePeaks, ProductSpeed
 from collage.prepare.steps import prepare
 from collage.setup import workload
 from collage_core import plugin_calls
 from collage_core.contract import Host, Target, Unsupported
+from tests.integration import short
 from tests.integration.hanging import HANGS, HangClock
-
-PEAKS = MachinePeaks(
-    levels=(LevelSpeed(name=MEMORY, holds_bytes=0, bytes_per_us=20_000.0),),
-    products=tuple(
-        ProductSpeed(arithmetic=arithmetic, flops_per_us=100_000.0, by="numpy") for arithmetic in ("float32", "float64")
-    ),
-)
-"""Of a machine of these tests."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def known_peaks() -> Iterator[None]:
     """The machine's peaks are known: a module that has them measured replaces this fixture."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measured_limits, "_peaks", lambda *_, **__: (PEAKS, ""))
+    with short.known_peaks():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_rounds() -> Iterator[None]:
+    """Whole plans run for a moment."""
+    with short.few_rounds():
         yield
 
 

@@ -22,7 +22,7 @@ from collage.cli.options.common import verbose_option
 from collage.cli.packages import explain, trust
 from collage.cli.partition import partition
 from collage.cli.run import run
-from collage.own_process import import_sympy_late
+from collage.own_process import import_sympy_late, limit_spinning
 
 __all__ = ["main"]
 
@@ -36,6 +36,7 @@ def main() -> None:
     The result is one executable that is never slower than the best single toolchain.
     """
     import_sympy_late()
+    limit_spinning()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # names of files need not be text; standard error shows those that are not in the same way
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -40,6 +40,7 @@ def check(edition: Edition, subjects: Mapping[str, onnx_ir.Model], variants: int
     assert "NonZero" in conformance.refused[NONZERO]
 
 
+@pytest.mark.slow
 def test_the_plugin_keeps_the_contract_on_every_operator_of_the_kit() -> None:
     check(RTX, models(), 1)
 

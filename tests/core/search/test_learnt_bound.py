@@ -275,7 +275,7 @@ def test_plans_of_any_graph_are_legal_and_cost_what_is_said(
     style: str, draw: Callable[..., Any], plans_of: Callable[..., Any]
 ) -> None:
     outcomes = collections.Counter[str]()
-    for seed in range(60):
+    for seed in range(30):
         rng = random.Random(seed)
         instance = draw(rng, style)
         candidates = instance.problem.candidates
@@ -309,7 +309,7 @@ def test_plans_of_any_graph_are_legal_and_cost_what_is_said(
 
 def test_costs_of_plans_over_several_devices_have_their_copies() -> None:
     copied = 0
-    for seed in range(60):
+    for seed in range(30):
         rng = random.Random(seed)
         instance = random_device_instance(rng, "uniform")
         candidates = instance.problem.candidates

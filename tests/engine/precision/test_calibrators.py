@@ -44,17 +44,17 @@ OUTLIERS: dict[str, Sequence[float]] = {"none": (), "one": (40.0,), "both signs"
 
 
 @pytest.mark.parametrize("kind", ["normal", "laplace", "skew", "after a ReLU"])
-@pytest.mark.parametrize("samples", [8, 20, 50])
+@pytest.mark.parametrize("samples", [8, 20])
 def test_about_one_further_sample_in_a_hundred_exceeds_the_headroom(kind: str, samples: int) -> None:
-    """The largest of many such numbers has nearly a Gumbel distribution; 20,000 activations are looked at."""
-    rng, count = np.random.default_rng(samples), 20_000
+    """The largest of many such numbers has nearly a Gumbel distribution; 5,000 activations are looked at."""
+    rng, count = np.random.default_rng(samples), 5_000
     largest = np.stack([DRAWS[kind](rng, 200 * count).reshape(count, 200).max(axis=1) for _ in range(samples)])
     further = DRAWS[kind](rng, 200 * count).reshape(count, 200).max(axis=1)
 
     without = np.mean(further > largest.max(axis=0))
     found = np.mean(further > largest.max(axis=0) + headroom(largest))
 
-    assert without == pytest.approx(1 / (samples + 1), rel=0.15)
+    assert without == pytest.approx(1 / (samples + 1), rel=0.2)
     assert EXCEEDED / 3 < found < 3 * EXCEEDED
 
 
@@ -175,7 +175,7 @@ def as_onnx_runtime_does(counts: Array, some: Array) -> Array:
 
 
 @given(drawn)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_entropy_chooses_the_least_divergence(values: Array) -> None:
     histogram, span = counted(values, BINS), observed(values)
 
@@ -192,7 +192,9 @@ def test_entropy_chooses_the_least_divergence(values: Array) -> None:
     assert divergences[found] == pytest.approx(min(divergences.values()), abs=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["normal", "laplace", "heavy tails", "uniform"])
+@pytest.mark.parametrize(
+    "kind", ["normal", "heavy tails", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("laplace", "uniform"))]
+)
 @pytest.mark.parametrize("outliers", ["none", "both signs"])
 def test_onnx_runtimes_entropy_differs_in_how_bins_share_the_elements_of_a_level(kind: str, outliers: str) -> None:
     """With ONNX Runtime's shares, the oracle of the test above says that ONNX Runtime's choice is the best, too.

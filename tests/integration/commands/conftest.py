@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from collage import options
 from collage.decide import race, shortlist
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.driver.source import MeasuringCostSource
@@ -23,6 +21,7 @@ from collage_core.contract import INVALID, Cost, KernelProfile, ProfiledPart, Un
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.passes.call_sites import call_sites
+from tests.integration.short import COMMAND
 
 ROOT = Path(__file__).parents[3]
 TINY: Mapping[str, Any] = {"preset": "quick", "warmup": 1, "iterations": 3, "duration_s": 0.001}
@@ -31,17 +30,6 @@ TINY_ARGUMENTS = ("--preset", "quick", "--warmup", "1", "--iterations", "3", "--
 BOTH = "onnxruntime,openvino"
 
 Collage: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_rounds() -> Iterator[None]:
-    """Whole plans run for a moment."""
-    quick = options.PRESETS["quick"]
-    with pytest.MonkeyPatch.context() as patch:
-        small = dataclasses.replace(quick, operators=24, challengers=1, rounds=2, round_s=0.005)
-        patch.setitem(options.PRESETS, "quick", small)
-        patch.setattr(race, "FIRST_ROUNDS", 2)  # one heat: a second would start every process anew
-        yield
 
 
 @contextlib.contextmanager
@@ -107,10 +95,11 @@ def collage() -> Collage:
     """The command in a process of its own."""
 
     def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-        code = "from collage.cli import main; main()"
-        environment = {**os.environ, "COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")}
+        known = os.environ.get("PYTHONPATH")
+        path = os.pathsep.join([str(ROOT), *([known] if known else [])])
+        environment = {**os.environ, "PYTHONPATH": path, "COLLAGE_TUNING_DB": str(folder / "tuning.sqlite")}
         return subprocess.run(
-            [sys.executable, "-P", "-c", code, *map(str, arguments)],
+            [sys.executable, "-P", "-c", COMMAND, *map(str, arguments)],
             cwd=folder,
             env=environment,
             capture_output=True,

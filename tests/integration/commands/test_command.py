@@ -211,6 +211,7 @@ def test_an_operator_nobody_knows_is_named_with_every_refusal(toolchains: str, t
 
 
 @pytest.mark.plugins
+@pytest.mark.slow
 def test_what_only_a_toolchain_computes_is_compared_with_that_and_said_to_be_unchecked(tmp_path: Path) -> None:
     g = GraphBuilder("contributed")
     value = g.op("Relu", g.input("x", 2, 8))

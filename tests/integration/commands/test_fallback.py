@@ -51,6 +51,7 @@ def test_a_mixed_plan_with_wrong_numbers_gives_way_to_the_next_best(
     assert record.regions
 
 
+@pytest.mark.slow
 def test_where_every_plan_is_wrong_one_message_says_so_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong(monkeypatch, 100)
 

@@ -76,6 +76,7 @@ def test_either_choice_is_right_and_the_second_best_by_a_clear_margin_is_not(tmp
     assert "more than rounding explains" in judge.verdict(output, second, as_output=True).problem
 
 
+@pytest.mark.slow
 def test_a_search_refuses_neither_runtime(tmp_path: Path) -> None:
     save_model(segmenter(), tmp_path / "flat.onnx")
     report = tmp_path / "report.json"

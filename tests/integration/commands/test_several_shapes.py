@@ -107,6 +107,7 @@ def test_the_same_again_keeps_the_package(made: Path, collage: Collage) -> None:
     assert [each["search"]["measured"] for each in json.loads(anew.stdout)["shapes"]] == [0, 0]
 
 
+@pytest.mark.slow
 def test_other_commands_take_a_shape_or_all(made: Path, collage: Collage) -> None:
     explained = collage("explain", "cnn.collage", folder=made)
     ran = collage("run", "cnn.collage", "--verify", folder=made)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.plugins
 
 OPENVINO = ("collage-openvino", "openvino")
 ONNXRUNTIME = ("collage-onnxruntime", "onnxruntime")
-HALIDE = ("collage-halide", "halide")
+OTHERS = ("collage-halide", "halide", "collage-sampler")
 
 RUN = """
 import json, sys, warnings
@@ -133,7 +133,7 @@ def test_without_one_of_its_toolchains_the_other_runs_all(
 
 
 def test_without_any_of_its_toolchains_the_reference_runs_all(ran: Run, package: Path, tmp_path: Path) -> None:
-    environment = Environment(tmp_path / "env", (*OPENVINO, *ONNXRUNTIME, *HALIDE))
+    environment = Environment(tmp_path / "env", (*OPENVINO, *ONNXRUNTIME, *OTHERS))
 
     found = ran(environment, verify=True)
 

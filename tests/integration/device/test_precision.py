@@ -83,6 +83,7 @@ def one_stretch() -> onnx_ir.Model:
     return g.model(g.op("Add", g.op("Relu", product), g.weight("b", 16)))
 
 
+@pytest.mark.slow
 def test_what_holds_no_product_is_measured_once_and_each_precision_has_a_plan_of_its_own(tmp_path: Path) -> None:
     wanted = options(tmp_path, "several(precision=fp32),several(precision=fp16)")
 

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import collage
-from collage import options
 from collage.cli import main
-from collage.decide import race
 from collage.prepare.steps import prepare
 from collage.values.npz import from_arrays, to_arrays
 from collage_core.fusion import CandidateBounds
@@ -59,17 +57,6 @@ ALONE = {
     "output_twice": odd_form.output_twice,
 }
 """Models that are optimized on their own, too, or only so."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_rounds() -> Iterator[None]:
-    """Whole plans run for a moment."""
-    quick = options.PRESETS["quick"]
-    with pytest.MonkeyPatch.context() as patch:
-        small = dataclasses.replace(quick, operators=2, challengers=1, rounds=2, round_s=0.005)
-        patch.setitem(options.PRESETS, "quick", small)
-        patch.setattr(race, "FIRST_ROUNDS", 2)  # one heat: a second would start every process anew
-        yield
 
 
 def invoked(*arguments: object) -> Result:

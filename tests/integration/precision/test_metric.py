@@ -143,6 +143,7 @@ def test_the_more_may_be_lost_the_more_is_quantised(folder: Path, labelled: list
     assert counts[0] <= counts[1] < counts[2] == 6
 
 
+@pytest.mark.slow
 def test_a_plan_that_drops_on_held_out_samples_only_is_searched_again(
     folder: Path, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_the_next_run_computes_no_metric(
     assert second.record.metric == first.record.metric
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_users_is_held_to_the_metric(
     folder: Path, labelled: list[dict[str, Any]], tmp_path: Path
 ) -> None:

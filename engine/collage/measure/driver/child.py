@@ -22,7 +22,7 @@ import collage_core
 from collage.errors import WireError, WorkerError
 from collage.measure.driver import memory
 from collage.measure.wire.frames import Frame, FrameParser
-from collage.own_process import own_command
+from collage.own_process import limit_spinning, own_command
 
 KERNEL_KILLED = "the system killed it"
 """Beginning of the reason for the end of a process that Linux killed for memory, its own or that of others."""
@@ -272,9 +272,11 @@ def _marked(mark: str) -> list[psutil.Process]:
 def _environment() -> dict[str, str]:
     """Return this process's variables, with the same Collage on Python's path even when it is not installed.
 
-    `-P` keeps the working directory off the path: a file named like a library must not break a worker.
+    `-P` keeps the working directory off the path: a file named like a library must not break a worker. Threads of
+    NumPy's library do not spin for long beside what is timed.
     """
     environment = dict(os.environ)
+    limit_spinning(environment)
     engine, core = Path(__file__).parents[3], Path(collage_core.__path__[0]).parent
     roots = dict.fromkeys([str(engine), str(core)])
     added = [root for root in roots if Path(root).name not in ("site-packages", "dist-packages")]
