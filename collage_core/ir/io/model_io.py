@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import onnx
 import onnx_ir as ir
@@ -40,6 +40,18 @@ _TEXT_SUFFIXES = frozenset(
 """File name suffixes that ONNX reads as text (`onnx.serialization`)."""
 
 _ALIGNMENT = 4096  # of each tensor in a data file, so that a reader can map it page by page
+
+
+class ExportedModel(Protocol):
+    """What `torch.onnx.export` returns, `torch.onnx.ONNXProgram`, as far as it is read."""
+
+    @property
+    def model_proto(self) -> onnx.ModelProto:
+        """The model with all weights."""
+
+
+GivenModel: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | ExportedModel
+"""A model in any of the forms in which Python code has one."""
 
 
 def load_model(path: str | os.PathLike[str]) -> ir.Model:
@@ -87,15 +99,53 @@ def model_from_bytes(data: bytes) -> ir.Model:
         proto.ParseFromString(data)
     except Exception as error:  # protobuf's own DecodeError, which has no typed home
         raise ModelFileError("<bytes>", _first_line(error)) from error
-    model = _deserialize(proto, "<bytes>")
+    return _held_by(proto, "<bytes>")
+
+
+def _held_by(proto: onnx.ModelProto, source: str) -> ir.Model:
+    """Return the model of a message in memory, which has to hold all weights."""
+    model = _deserialize(proto, source)
     for tensor in external_tensors(model):
         raise ExternalDataError(
-            "<bytes>",
+            source,
             tensor.name or "?",
             os.fspath(tensor.location),
-            "a model given as bytes must hold its weights itself",
+            "a model in memory must hold its weights itself; give the path of its file",
         )
     return model
+
+
+def model_given(given: GivenModel) -> str | os.PathLike[str] | ir.Model:
+    """Return a model in any of the forms that Python code has it in, as a path or read.
+
+    Args:
+        given: A path, which is returned as it is; a model of onnx_ir, likewise; a serialized or parsed `ModelProto`; or
+            what `torch.onnx.export` returns.
+
+    Raises:
+        ModelFileError: If it is none of these, or no ONNX model.
+        ExternalDataError: If a weight refers to external data, which only a file can have.
+    """
+    if isinstance(given, str | os.PathLike | ir.Model):
+        return given
+    if isinstance(given, bytes):
+        return model_from_bytes(given)
+    if isinstance(given, onnx.ModelProto):
+        return _held_by(_copied(given), "<onnx.ModelProto>")
+    name = type(given).__name__
+    exported = getattr(given, "model", None)
+    if isinstance(exported, ir.Model):
+        return exported
+    if isinstance(proto := getattr(given, "model_proto", None), onnx.ModelProto):
+        return _held_by(_copied(proto), f"<{name}>")
+    raise ModelFileError(f"<{name}>", "give a path, bytes, an onnx.ModelProto, an onnx_ir.Model or an ONNXProgram")
+
+
+def _copied(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy: reading changes a message, and this one is the caller's."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
 
 
 def save_model(model: ir.Model, path: str | os.PathLike[str]) -> None:

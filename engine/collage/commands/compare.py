@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,8 @@ _SHARE = 1e-3
 
 
 def compare(
-    model: Path,
-    package: Path,
+    model: str | os.PathLike[str] | onnx_ir.Model,
+    package: str | os.PathLike[str],
     *,
     rtol: float | None = None,
     atol: float = 1e-6,
@@ -67,7 +68,7 @@ def compare(
     """Run a package and the reference in this process and compare every value that both produce.
 
     Args:
-        model: Model that the package was made from.
+        model: Model that the package was made from: an ONNX file, or a model in memory.
         package: Path of the package.
         rtol: Largest error relative to a tensor's scale; for integers, the share of elements that may differ. If
             None, a bound that a correct package of this plan satisfies: a few times the error observed at
@@ -85,12 +86,13 @@ def compare(
     """
     if reference is not None:
         check_reference(reference, registry or Registry.discover())
+    package = Path(package)
     plan = load_package(package).plan_for(input_shapes or {})
     if input_shapes and not plan.holds(input_shapes):
         raise UsageError(f"{package} has a plan for {described(plan.input_shapes)}, not for {described(input_shapes)}")
     given, name, _ = opened(model)
     given = without_defaults(given, _input_names(plan.model))
-    other = f"{package} was not made from {model}"
+    other = f"{package} was not made from {name if isinstance(model, onnx_ir.Model) else model}"
     if (theirs := _input_names(plan.model)) != (ours := _input_names(given)):
         raise UsageError(f"{other}: it has the inputs {theirs}, and the model {ours}")
     shapes, free = plan.input_shapes, free_inputs(given)

@@ -157,8 +157,23 @@ class BarProgress:
 
 
 def progress_for(console: Console) -> Progress:
-    """Return a progress display: bars on a terminal, lines elsewhere."""
-    return BarProgress(console) if console.is_terminal else LineProgress(console.file)
+    """Return a progress display: bars on a terminal and in a notebook, lines elsewhere."""
+    return BarProgress(console) if console.is_terminal or console.is_jupyter else LineProgress(console.file)
+
+
+def progress_wanted(progress: Progress | bool | None) -> Progress:
+    """Return the progress display that Python code asks for.
+
+    Args:
+        progress: A display of the caller's; whether there is to be one on standard error; or None for one on a terminal
+            and in a notebook, and none elsewhere.
+    """
+    if progress is not None and not isinstance(progress, bool):
+        return progress
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    if progress is None:
+        progress = console.is_terminal or console.is_jupyter
+    return progress_for(console) if progress else SilentProgress()
 
 
 def time_left_s(elapsed_s: float, finished: int, total: int | None) -> float | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx_ir as ir
 
 from collage.runtime.bound_run import BoundRun
 from collage.runtime.calling.feeds import Input, expected
+from collage.runtime.calling.host_arrays import on_host
 from collage.runtime.calling.lending import LENT_BYTES, Block, Lender
 from collage.runtime.calling.rebinding import Rebinding
 from collage.runtime.calling.shared_memory import SharedBlocks, SharedMemory
@@ -77,6 +78,22 @@ class Session:
         }
         self._is_all_copied = not self._lenders and not any(each.is_in_place for each in self._inputs.values())
 
+    def __repr__(self) -> str:
+        kernels = self.report().kernels
+        targets = ", ".join(dict.fromkeys(each.target for each in kernels)) or "no target"
+        counted = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
+        inputs, outputs = (
+            ", ".join(f"{each.name}: {each.type}{each.shape}" for each in values)
+            for values in (self.get_inputs(), self.get_outputs())
+        )
+        return f"<{type(self).__name__} of {counted} on {targets}: {inputs} -> {outputs}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a session holds kernels and threads of this process, and cannot be pickled or copied: give other "
+            "processes the path of the package, and have each load it with collage.load; for a thread take clone()"
+        )
+
     def get_inputs(self) -> list[NodeArg]:
         """Return the model's inputs in order."""
         return [described_value(value, self._executable.spec(value)) for value in self._executable.inputs]
@@ -90,14 +107,17 @@ class Session:
         """Bytes of memory of outputs: what callers hold, and at most `IDLE_BLOCKS` blocks of each output besides."""
         return sum(lender.live_bytes for lender in self._lenders.values())
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: object = None
+    ) -> list[Any]:
         """Run the model.
 
         Args:
             output_names: Outputs to return, in this order; None for all in the model's order.
-            feeds: Value of every input, by name: arrays of the input's dtype, in any memory order, also read-only;
+            input_feed: Value of every input, by name: arrays of the input's dtype, in any memory order, also read-only;
                 objects that speak DLPack; numbers and nested lists, which take the input's dtype. No other thread may
                 change an array while the model runs.
+            run_options: Ignored: code written for ONNX Runtime passes its `RunOptions`.
 
         Returns:
             The outputs: arrays, or for other types what the kernel made. They are the caller's to keep and to change;
@@ -114,7 +134,7 @@ class Session:
             for name in wanted:
                 if name not in self._outputs:
                     raise _unknown("output", name, self._outputs)
-        values = self._checked(feeds)
+        values = self._checked(input_feed)
         with self._lock:
             if self._is_all_copied:  # a small model, of which looking at addresses would be a good part
                 return self._copied(values, wanted)
@@ -135,17 +155,18 @@ class Session:
         Not thread-safe: runs of this session and of everything bound from it share memory.
 
         Args:
-            inputs: Arrays to read from, by name: C-contiguous, of the exact dtype and shape. Inputs not named get
-                arrays of their own, to be written into through `BoundRun.inputs`. Arrays of a device of the plan, which
-                speak DLPack, are read where they are; a device's name has one made there. What writes such an array
-                on a stream of the caller's has to be done before a run: the plan's own stream waits for no other.
+            inputs: Arrays to read from, by name: C-contiguous, of the exact dtype and shape; of NumPy or of another
+                library that speaks DLPack, such as CPU tensors of PyTorch. Inputs not named get arrays of their own, to
+                be written into through `BoundRun.inputs`. Arrays of a device of the plan are read where they are,
+                likewise; a device's name has one made there. What writes such an array on a stream of the caller's has
+                to be done before a run: the plan's own stream waits for no other.
             outputs: Arrays to write into, likewise. They are written when a run returns.
 
         Raises:
             FeedError: If a name is unknown, or an array does not fit or overlaps one that is written.
         """
         with self._lock:
-            return self._executable.bind(inputs, outputs)
+            return self._executable.bind(on_host(inputs or {}), on_host(outputs or {}))
 
     def set_inputs(self, feeds: Mapping[str, Any]) -> None:
         """Copy inputs for `run_bound`, `profile` and `device_work`; `run` may overwrite them.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle  # noqa: TID251  to see that it is refused
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -179,6 +181,72 @@ def test_a_bound_run_returns_its_own_memory(parsed: Parse) -> None:
 
     assert first is second
     np.testing.assert_array_equal(first, np.exp(-X))
+
+
+class Tensor(Exported):
+    """A tensor whose DLPack is older than version 1, which says what may be written, as of PyTorch."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return self.array
+
+
+@pytest.mark.parametrize("kind", [Exported, Tensor])
+def test_tensors_of_other_libraries_are_bound_where_they_are(parsed: Parse, kind: type[Exported]) -> None:
+    session = session_of(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    x, y = X.copy(), np.zeros_like(X)
+
+    run = session.bind({"x": kind(x)}, {"y": kind(y)})
+    x += 1
+    run.call()
+
+    np.testing.assert_array_equal(y, -X - 1)
+
+
+def test_tensors_of_other_libraries_may_not_overlap_either(parsed: Parse) -> None:
+    session = session_of(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+    x = X.copy()
+
+    with pytest.raises(FeedError, match="shares memory"):
+        session.bind({"x": Exported(x)}, {"y": Exported(x)})
+
+
+def test_a_tensor_that_numpy_cannot_read_is_not_bound(parsed: Parse) -> None:
+    session = session_of(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+
+    class Unreadable(Exported):
+        def __dlpack__(self, **options: Any) -> Any:
+            raise BufferError("its type is bfloat16")
+
+    with pytest.raises(FeedError, match=r"this Unreadable cannot be bound.*bfloat16"):
+        session.bind({"x": Unreadable(X)})
+
+
+def test_run_options_of_onnx_runtime_are_taken_and_left_alone(parsed: Parse) -> None:
+    session = session_of(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+
+    [y] = session.run(output_names=["y"], input_feed={"x": X}, run_options=object())
+
+    np.testing.assert_array_equal(y, -X)
+
+
+def test_a_session_says_what_it_runs_on_what(parsed: Parse) -> None:
+    session = session_of(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+
+    said = repr(session)
+
+    assert said.startswith("<Session of 1 kernel on ")
+    assert said.endswith(": x: tensor(float)[2, 3] -> y: tensor(float)[2, 3]>")
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_session_cannot_be_pickled_and_says_what_to_do(copied: Callable[[object], object], parsed: Parse) -> None:
+    session = session_of(parsed("g (float[2,3] x) => (float[2,3] y) { y = Neg(x) }"))
+
+    with pytest.raises(TypeError, match=r"collage\.load.*clone\(\)"):
+        copied(session)
 
 
 def test_a_bound_run_is_untouched_by_other_runs(parsed: Parse) -> None:

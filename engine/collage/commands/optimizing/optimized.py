@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import RenderableType
+
 from collage.build.assemble import Assembled
 from collage.control.plan_file import plan_document, write_plan
 from collage.errors import TrustError, UnrecordedPackageWarning
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.record import Record
+from collage.report.text.shown import Shown
+from collage.report.text.tables import optimize_summary
 from collage.runtime.load import load
 from collage.runtime.package import TrustedPackages
 from collage.runtime.session import Session
@@ -22,8 +26,8 @@ from collage_core.candidates.pool import CandidatePool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimized:
-    """An executable plan, with the evidence for its choice.
+class Optimized(Shown):
+    """An executable plan, with the evidence for its choice; printed, or shown by a notebook, it says both.
 
     Attributes:
         record: Record of the optimisation.
@@ -38,6 +42,15 @@ class Optimized:
     pool: CandidatePool = dataclasses.field(repr=False)
     origin: str | None = None
     trace: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The record alone, as of a plan for several shapes there are several."""
+        return (self.record,)
+
+    def __rich__(self) -> RenderableType:
+        """Return the tables of `collage optimize`."""
+        return optimize_summary(self.record)
 
     def save_plan(self, path: str | os.PathLike[str]) -> None:
         """Write the plan, and the cost of every candidate that has one, to a file that can be edited and forced.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx_ir
+from rich.console import RenderableType
 
 from collage.command_start import command_began
 from collage.commands.optimize import optimize
@@ -18,6 +19,8 @@ from collage.commands.optimizing.optimized import trusted_as_written
 from collage.options import OptimizeOptions
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
+from collage.report.text.shapes_summary import shapes_summary
+from collage.report.text.shown import Shown
 from collage.runtime.load import load
 from collage.runtime.package import join_packages, load_package
 from collage.runtime.package.plan import described
@@ -29,7 +32,7 @@ from collage_core.registry import Registry
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimizedShapes:
+class OptimizedShapes(Shown):
     """Plans for several input shapes, each in a package in a temporary folder until they are saved as one.
 
     Attributes:
@@ -44,6 +47,10 @@ class OptimizedShapes:
     shapes: tuple[Mapping[str, Shape], ...]
     origins: tuple[str, ...]
     _folder: TemporaryFolder = dataclasses.field(repr=False)
+
+    def __rich__(self) -> RenderableType:
+        """Return the tables of `collage optimize`."""
+        return shapes_summary(self.records)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one package atomically, and remember that it was written on this machine: its code may be loaded here.

@@ -43,9 +43,11 @@ class ChoosingSession(Session, abc.ABC):
             FeedError: If an input is missing, or there is none for these shapes; it says which there are.
         """
 
-    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Any]:
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: object = None
+    ) -> list[Any]:
         """Run the session for the shapes of the inputs; see `Session.run`."""
-        return self.session_for(feeds).run(output_names, feeds)
+        return self.session_for(input_feed).run(output_names, input_feed, run_options)
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of a run of the session for the shapes of the inputs, all given; see `Session.bind`."""
