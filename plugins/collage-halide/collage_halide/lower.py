@@ -1,15 +1,20 @@
-"""Lower a kernel function to variants of a shared library each: one for each arrangement of loops."""
+"""Lower a kernel function to variants of a shared library each: one for each arrangement of loops.
+
+Those of our own come first, then those of Halide's autoschedulers as far as the effort is worth them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from collage_core.contract import Artifact, BuildContext, KernelFunction, Unsupported
 from collage_core.errors import LoweringError
 from collage_halide import hl
 from collage_halide.arrange import arrange
 from collage_halide.arrangement import PLAIN, Arrangement, arrangements
+from collage_halide.autoschedulers import AUTOSCHEDULERS, Autoscheduler, autoschedulers
 from collage_halide.compile import compiled, linked, standalone_runtime
 from collage_halide.errors import Refused
 from collage_halide.machine import flags_of, requirements, vector_bytes, version
@@ -17,6 +22,9 @@ from collage_halide.native import soname_of
 from collage_halide.pipeline import Group, group_of
 
 KERNEL, RUNTIME = "kernel.so", "runtime.so"
+Variant: TypeAlias = Arrangement | Autoscheduler
+_OWN_FIRST = 2
+"""Arrangements of our own that go before those of autoschedulers."""
 
 
 def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
@@ -31,23 +39,27 @@ def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] |
         group = group_of(function, width)
     except Refused as refusal:
         return Unsupported(refusal.reason)
-    wanted = arrangements(group)
+    own = arrangements(group)
+    wanted: list[Variant] = [*own[:_OWN_FIRST], *autoschedulers(build.effort), *own[_OWN_FIRST:]]
     if build.variant is not None:
-        wanted = [each for each in (*wanted, PLAIN) if each.name == build.variant]
+        wanted = [each for each in (*own, *AUTOSCHEDULERS, PLAIN) if each.name == build.variant]
         if not wanted:
             return Unsupported(f"it has no variant {build.variant!r} of this group")
     return _variants(function, build, wanted[: build.max_variants], width)
 
 
 def _variants(
-    function: KernelFunction, build: BuildContext, wanted: list[Arrangement], width: int
+    function: KernelFunction, build: BuildContext, wanted: Sequence[Variant], width: int
 ) -> Iterator[Artifact]:
     made: set[bytes] = set()
     failed: LoweringError | None = None
     for how in wanted:
         group = group_of(function, width)
         try:
-            arrange(group, how, build.threads, width // 4)
+            if isinstance(how, Autoscheduler):
+                how.schedule(group, build)
+            else:
+                arrange(group, how, build.threads, width // 4)
             content = compiled(group, build) if group.outputs else b""
         except hl.HalideError as error:
             failed = failed or LoweringError(f"Halide does not compile it: {str(error).strip()}")
@@ -62,9 +74,7 @@ def _variants(
         yield from _variants(function, build, [PLAIN], width)
 
 
-def _artifact(
-    function: KernelFunction, build: BuildContext, how: Arrangement, group: Group, content: bytes
-) -> Artifact:
+def _artifact(function: KernelFunction, build: BuildContext, how: Variant, group: Group, content: bytes) -> Artifact:
     files = {}
     if content:
         runtime = _runtime(build)
