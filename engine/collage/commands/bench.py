@@ -182,6 +182,7 @@ class _Bench:
                     failed=answer.reason if isinstance(answer, Failed) else "",
                     ratio=ratio.value if ratio is not None else 0.0,
                     ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+                    exact=name not in inexact,
                     as_called=(
                         as_called_facts(called[name], called_ratios.get(name))
                         if name in timed and name in called

@@ -264,15 +264,21 @@ def _middle(rounds: Sequence[Sequence[float]]) -> float:
 def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], failed: Sequence[str]) -> str:
     if not incumbent.single:
         return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
+    kept = f"{_named(incumbent)} is kept"
     if not challengers and failed:
-        return f"{incumbent.name} alone is kept: {' and '.join(failed)} could not be built or run"
+        return f"{kept}: {' and '.join(failed)} could not be built or run"
     if not challengers:
-        return f"{incumbent.name} alone is kept: the search found no mixed plan worth timing"
+        return f"{kept}: the search found no mixed plan worth timing"
     if not _ran_together(challengers[0], incumbent):
-        return f"{incumbent.name} alone is kept: the best mixed plan was not timed beside it"
+        return f"{kept}: the best mixed plan was not timed beside it"
     ratio = ratios[challengers[0].name]
     verdict = "slower" if ratio.value >= 1 else "not faster beyond doubt"
     return (
-        f"{incumbent.name} alone is kept: the best mixed plan is {verdict}, at {ratio.value:.3f} of its time "
+        f"{kept}: the best mixed plan is {verdict}, at {ratio.value:.3f} of its time "
         f"(95 % interval {ratio.low:.3f} to {ratio.high:.3f})"
     )
+
+
+def _named(incumbent: Timed) -> str:
+    """Return what to call the plan of one toolchain: others have nodes of it only where they are pinned to them."""
+    return f"{incumbent.name} alone" if incumbent.toolchains == 1 else f"{incumbent.name} with what is pinned to others"

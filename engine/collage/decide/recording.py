@@ -132,6 +132,7 @@ def _contender(
         predicted_ms=plan.predicted_us / _US_PER_MS,
         usual_ms=usual_ms.get(timed_as, 0.0),
         as_called=as_called_facts(called, decision.called.get(timed_as)) if called else None,
+        exact=all(kernel.target.exact for kernel in plan.kernels),
     )
 
 
@@ -223,7 +224,8 @@ def _alternative(
     try:
         result = pool.engine(within=nodes, target=target.name).run()
     except NoCoverError:
-        return AlternativeFacts(target=target.name, cost_us=None, reason=_why_not(pool, nodes, target))
+        reason, measured = _why_not(pool, nodes, target)
+        return AlternativeFacts(target=target.name, cost_us=None, reason=reason, measured=measured)
     count = len(result.candidates)
     how = "as one kernel" if count == 1 else f"as {count} kernels"
     mine = SearchTarget.of(target)
@@ -233,10 +235,11 @@ def _alternative(
     return AlternativeFacts(target=target.name, cost_us=result.total_us, reason=how, excluded_by=tuple(strangers))
 
 
-def _why_not(pool: CandidatePool, nodes: int, target: Target) -> str:
+def _why_not(pool: CandidatePool, nodes: int, target: Target) -> tuple[str, bool]:
+    """Return why a target has no cover of nodes, and whether that is known: False if it was not measured there."""
     for candidate in pool:
         same = candidate.target == target and candidate.sub_graph.nodes == nodes
         if same and (rejection := pool.rejection(candidate)):
-            return rejection.reason
+            return rejection.reason, True
     tried = any(c.target == target and not c.sub_graph.nodes & ~nodes for c in pool)
-    return "not all of it was measured there" if tried else "it does not take these nodes"
+    return ("not all of it was measured there", False) if tried else ("it does not take these nodes", True)

@@ -120,6 +120,12 @@ def test_mixed_plans_that_failed_are_the_reason_for_a_lack_of_them() -> None:
     assert "found no mixed plan" in decide(alone, seed=0).reason
 
 
+def test_a_plan_of_one_toolchain_with_pins_to_others_is_not_said_to_be_alone() -> None:
+    pinned = dataclasses.replace(timed("a", 100.0, single=True), toolchains=2)
+
+    assert decide([pinned], seed=0).reason.startswith("a with what is pinned to others is kept: ")
+
+
 def test_who_left_early_is_compared_over_the_rounds_it_ran() -> None:
     early = Timed(name="early", single=True, kernels=1, toolchains=1, rounds_us=((50.0,) * 3,) * 3)
     stayed = Timed(

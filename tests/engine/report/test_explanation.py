@@ -60,6 +60,15 @@ def test_the_decision_comes_first() -> None:
     assert lines_of(RECORD)[2] == RECORD.decision
 
 
+def test_the_ratio_to_the_best_single_toolchain_is_that_of_the_table() -> None:
+    comparison = RECORD.comparison
+
+    assert f"It takes {1 / comparison.speedup_vs_best_single:.3f} of the time of the best single toolchain" in explain(
+        RECORD
+    )
+    assert "speed-up" not in explain(RECORD)
+
+
 def test_near_ties_are_named() -> None:
     text = explain(RECORD)
 
@@ -74,6 +83,14 @@ def test_near_ties_are_named() -> None:
         ((), "why onnxruntime: no other target was asked"),
         ((AlternativeFacts(target="b", cost_us=None, reason="no"),), "why onnxruntime: no other target can take it"),
         ((AlternativeFacts(target="b", cost_us=200.0, reason=""),), "why onnxruntime: it is the cheapest here"),
+        (
+            (AlternativeFacts(target="b", cost_us=None, reason="not all of it", measured=False),),
+            "why onnxruntime: b was not measured here",
+        ),
+        (
+            (AlternativeFacts(target="b", cost_us=None, reason="not all of it", measured=False),),
+            "b is not known: not all of it",
+        ),
     ],
 )
 def test_the_reason_fits_the_alternatives(alternatives: tuple[AlternativeFacts, ...], why: str) -> None:

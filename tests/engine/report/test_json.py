@@ -71,6 +71,14 @@ def test_runs_as_users_call_them_have_their_own_figures() -> None:
     assert (contender["as_called"]["ratio"], contender["as_called"]["ratio_ci95"]) == (1.25, [1.2, 1.3])
 
 
+def test_a_contender_of_lower_precision_is_marked() -> None:
+    mixed, *others = COMPARISON.contenders
+
+    document = bench_document(Comparison(contenders=(dataclasses.replace(mixed, exact=False), *others)))
+
+    assert [each.get("exact") for each in document["contenders"]] == [False, *[None] * len(others)]
+
+
 def test_a_metric_has_its_drop() -> None:
     metric = MetricFacts(name="f1", max_drop=0.5, of_model=91.0, of_plan=90.75, samples=7, held_out=True)
 

@@ -53,6 +53,18 @@ def test_runs_as_users_call_them_stand_in_a_table_below() -> None:
     assert "ratio: to onnxruntime, the best single toolchain so" in text
 
 
+def test_what_is_computed_in_lower_precision_is_marked() -> None:
+    mixed, *others = COMPARISON.contenders
+
+    text = shown(
+        comparison_table(dataclasses.replace(COMPARISON, contenders=(dataclasses.replace(mixed, exact=False), *others)))
+    )
+
+    assert "\n collage *  " in text
+    assert "*: not in the model's own types throughout" in text
+    assert "*" not in shown(comparison_table(COMPARISON))
+
+
 def test_a_narrow_terminal_folds_names_and_keeps_figures() -> None:
     text = shown(comparison_table(COMPARISON), width=80)
 
@@ -137,7 +149,7 @@ def test_the_summary_holds_everything_a_user_asks_for() -> None:
         "predicted 88.25 ms",
         "openvino took 1 of 13 nodes",
         "refused by",
-        "measured 20, from the tuning database 11",
+        "measured now 20, known from the tuning database 11",
         "largest output error 4.5e-06",
         "not independently checked: backbone/node_3",
         RECORD.decision,
@@ -168,8 +180,16 @@ def test_long_plans_are_listed_whole_only_when_asked() -> None:
     )
 
     assert "k0000" not in shown(optimize_summary(many))
-    assert "24 regions more" in shown(optimize_summary(many))
+    assert "24 kernels more" in shown(optimize_summary(many))
     assert "k0000" in shown(optimize_summary(many, everything=True))
+
+
+def test_a_model_without_kernels_is_refused_by_nobody() -> None:
+    nothing = [dataclasses.replace(each, claimed_nodes=0, chosen_nodes=0) for each in RECORD.toolchains]
+
+    lines = coverage_lines(dataclasses.replace(RECORD, regions=(), toolchains=tuple(nothing)))
+
+    assert not any("refuses" in line for line in lines)
 
 
 GOLDEN_COMPARISON = """
@@ -181,12 +201,13 @@ GOLDEN_COMPARISON = """
  openvino                  single  openvino           1   146.0  144.5-147.5  1.000    1.00-1.00
  openvino(precision=bf16)  single  openvino           -  failed
 
-ratio: to openvino, the best single toolchain
+ratio: to openvino, the best single toolchain; the median over rounds in which both ran, so not
+quite the quotient of the medians above
 openvino(precision=bf16) failed: output 'labels' is off by 4.1 % of its scale; 0.1 % is allowed
 """
 
 GOLDEN_REGIONS = """
- region  target       operators                         nodes  predicted us  measured us    share
+ kernel  target       operators                         nodes  predicted us  measured us    share
  ────────────────────────────────────────────────────────────────────────────────────────────────
  k0000   onnxruntime  Conv+Relu x3, Concat+Conv+Resize      9        52,340       57,100   59.8 %
  k0001   openvino     ArgMax                                1        35,800       38,350   40.1 %
@@ -196,7 +217,7 @@ GOLDEN_REGIONS = """
 """
 
 GOLDEN_REGIONS_ESTIMATED = """
- region  target       operators                      nodes  predicted us  measured us    share  of peak
+ kernel  target       operators                      nodes  predicted us  measured us    share  of peak
  ──────────────────────────────────────────────────────────────────────────────────────────────────────
  k0000   onnxruntime  Conv+Relu x3,                      9        52,340       57,100   59.8 %     80 %
                       Concat+Conv+Resize
@@ -210,10 +231,10 @@ faster than was measured
 """
 
 GOLDEN_REGIONS_SHORT = """
- region  target       operators                         nodes  predicted us  measured us    share
+ kernel  target       operators                         nodes  predicted us  measured us    share
  ────────────────────────────────────────────────────────────────────────────────────────────────
  k0000   onnxruntime  Conv+Relu x3, Concat+Conv+Resize      9        52,340       57,100   59.8 %
- ...                  2 regions more                        4        35,910       38,463   40.2 %
+ ...                  2 kernels more                        4        35,910       38,463   40.2 %
 
  total                3 kernels                            13        88,250       95,563  100.0 %
 """

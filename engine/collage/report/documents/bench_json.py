@@ -76,6 +76,8 @@ def latency_document(model: ModelFacts, host: HostFacts, threads: int, compariso
 
 def _contender(contender: ContenderFacts) -> dict[str, Any]:
     document: dict[str, Any] = {"name": contender.name, "kind": contender.kind}
+    if not contender.exact:
+        document["exact"] = False
     # a single toolchain that rejects part of a model runs as several kernels, perhaps not all its own
     if contender.kind == "mixed" or contender.regions > 1:
         document["toolchains"] = sorted(contender.toolchains)

@@ -127,6 +127,7 @@ class ContenderFacts:
         alone_ms: The same before the race, by kernels that were measured alone; 0 if unknown.
         usual_ms: Median latency at the machine's usual speed, as costs of kernels are; 0 if unknown.
         as_called: The same for runs as users call them; None if they were not timed.
+        exact: Whether all of it is computed in the model's own types.
     """
 
     name: str
@@ -141,6 +142,7 @@ class ContenderFacts:
     alone_ms: float = 0.0
     usual_ms: float = 0.0
     as_called: AsCalledFacts | None = None
+    exact: bool = True
 
     @property
     def prediction_error(self) -> float | None:
@@ -175,8 +177,9 @@ class AlternativeFacts:
 
     Attributes:
         target: Target name.
-        cost_us: Cost of its best way to cover the region's nodes; None if it has none.
+        cost_us: Cost of its best way to cover the region's nodes; None if it has none, or none was measured.
         reason: Why it lost or refused, in words.
+        measured: False if it takes these nodes and nobody measured it on all of them.
         excluded_by: Targets of the plan's other kernels that it cannot share a plan with.
     """
 
@@ -184,6 +187,7 @@ class AlternativeFacts:
     cost_us: float | None
     reason: str
     excluded_by: tuple[str, ...] = ()
+    measured: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ def coverage_lines(record: Record, *, everything: bool = False, reasons: bool = 
     lines = [
         _line(toolchain, total, record)
         for toolchain in record.toolchains
-        if not toolchain.unusable and (everything or toolchain.chosen_nodes < LITTLE * total)
+        if total and not toolchain.unusable and (everything or toolchain.chosen_nodes < LITTLE * total)
     ]
     if reasons:
         lines += [f"{toolchain.name} is unusable: {toolchain.unusable}" for toolchain in unusable]
@@ -41,6 +41,8 @@ def coverage_lines(record: Record, *, everything: bool = False, reasons: bool = 
 
 def kernel_nodes(record: Record) -> int:
     """Return the number of nodes that needed a kernel; each was assigned to exactly one toolchain."""
+    if not record.regions:
+        return 0  # a model of views and constants needs none
     return sum(toolchain.chosen_nodes for toolchain in record.toolchains) or record.model.nodes
 
 

@@ -86,10 +86,10 @@ def _decision(writer: _Writer, record: Record) -> None:
         writer.say(line, indent=2)
     comparison = record.comparison
     if comparison.best_single and comparison.speedup_vs_best_single > 0:
-        interval = figures.interval(comparison.speedup_ci95, 3)
+        low, high = (1 / each for each in reversed(comparison.speedup_ci95))
         writer.say(
-            f"Against the best single toolchain, {comparison.best_single}: speed-up "
-            f"{comparison.speedup_vs_best_single:.3f}, 95 % interval {interval}."
+            f"It takes {1 / comparison.speedup_vs_best_single:.3f} of the time of the best single toolchain, "
+            f"{comparison.best_single}, 95 % interval {figures.interval((low, high), 3)}."
         )
     for contender in comparison.contenders:
         writer.say(_contender(contender), indent=2)

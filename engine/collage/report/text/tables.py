@@ -31,6 +31,8 @@ from collage.report.text.predictions import misprediction_lines, predicted_again
 from collage.report.text.refusal_groups import group_refusals
 from collage_core.candidates.refusals import Refusal
 
+_OF_ROUNDS = "the median over rounds in which both ran, so not quite the quotient of the medians above"
+_INEXACT = "not in the model's own types throughout: faster, and less exact (`collage compare` says by how much)"
 _REGIONS_SHOWN = 16
 _REFUSALS_SHOWN = 8
 RETRYING = "what is known from earlier runs is tried again with another version of the plugin, or by --retry-failed"
@@ -76,7 +78,9 @@ def comparison_table(comparison: Comparison) -> RenderableType:
     failures = [Text(f"{c.name} failed: {c.failed}", style="red") for c in comparison.contenders if c.failed]
     below: list[RenderableType] = []
     if comparison.best_single:
-        below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain")]
+        below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain; {_OF_ROUNDS}")]
+    if not all(contender.exact for contender in comparison.contenders):
+        below.append(Text(f"*: {_INEXACT}"))
     return Group(table, *below, *_as_called(comparison), *failures)
 
 
@@ -107,7 +111,7 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
     whole = sum(times.values())
     estimated = record.machine is not None
     peaks = (">of peak",) if estimated else ()
-    table = plain_table("region", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share", *peaks)
+    table = plain_table("kernel", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share", *peaks)
 
     def add_row(
         names: tuple[str, str, str], rows: Sequence[RegionFacts], of_peak: float | None, style: str = ""
@@ -130,7 +134,7 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
             add_row(names, [region], region.share_of_peak)
     others = [region for region in regions if region.id not in kept]
     if others:
-        add_row(("...", "", f"{figures.counted(len(others), 'region')} more"), others, None)
+        add_row(("...", "", f"{figures.counted(len(others), 'kernel')} more"), others, None)
     table.add_section()
     add_row(("total", "", figures.counted(len(regions), "kernel")), regions, record.share_of_peak, style="bold")
     shares = (record.share_of_peak, *(region.share_of_peak for region in regions if region.id in kept))
@@ -170,8 +174,9 @@ def search_lines(search: SearchFacts) -> tuple[str, ...]:
     """Describe in a few lines how the plan was found."""
     lines = [
         f"search {search.method}, {figures.counted(search.rounds, 'round')}",
-        f"candidates {search.candidates}, distinct {search.distinct_candidates}, measured {search.measured}, "
-        f"from the tuning database {search.cache_hits}",
+        f"candidates {search.candidates}, parts of the model that a target runs as one kernel; "
+        f"{search.distinct_candidates} of them differ",
+        f"measured now {search.measured}, known from the tuning database {search.cache_hits}",
     ]
     if search.compatible_sets:
         lines.append(f"some targets exclude each other; the best plan of {_sets(search.compatible_sets)}")
@@ -194,7 +199,8 @@ def _sets(sets: Iterable[CompatibleSetFacts]) -> str:
 
 def _contender_cells(contender: ContenderFacts) -> tuple[str, ...]:
     # a line each: side by side they would take the room of the figures
-    names = (contender.name, contender.kind, ",\n".join(contender.toolchains))
+    name = contender.name if contender.exact else f"{contender.name} *"
+    names = (name, contender.kind, ",\n".join(contender.toolchains))
     kernels = str(contender.regions) if contender.regions else "-"
     latency = contender.latency_ms
     if latency is None:

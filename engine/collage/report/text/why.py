@@ -19,7 +19,8 @@ def why(region: RegionFacts, record: Record) -> Iterator[str]:
     if not region.alternatives:
         reason = "no other target was asked"
     elif not priced:
-        reason = "no other target can take it"
+        unmeasured = [a.target for a in refused if not a.measured]
+        reason = f"{', '.join(unmeasured)} was not measured here" if unmeasured else "no other target can take it"
     elif not cheaper:
         reason = "it is the cheapest here"
     elif not record.search.took_place:
@@ -36,7 +37,8 @@ def why(region: RegionFacts, record: Record) -> Iterator[str]:
         how = f": {alternative.reason}" if alternative.reason else ""
         yield f"{alternative.target} {cost}{tie}{how}"
     for alternative in refused:
-        yield f"{alternative.target} has no way: {alternative.reason or 'no reason given'}"
+        has = "has no way" if alternative.measured else "is not known"
+        yield f"{alternative.target} {has}: {alternative.reason or 'no reason given'}"
 
 
 def is_near_tie(region: RegionFacts, alternative: AlternativeFacts) -> bool:
