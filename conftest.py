@@ -14,6 +14,8 @@ from collections.abc import Generator, Iterable
 import pytest
 from hypothesis import HealthCheck, settings
 
+collect_ignore_glob = ["testing/collage_testing/template/*"]  # plugins with tests of their own, by `collage new-plugin`
+
 settings.register_profile("collage", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("collage")  # a busy machine must not fail a property
 

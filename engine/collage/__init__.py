@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collage.options import OptimizeOptions
     from collage.report.facts.record import Record
     from collage.report.progress import Progress
-    from collage.report.text.shown import Explanation, ShownBenchReport, ShownCompareReport, ShownInspectReport
+    from collage.report.shown import Explanation, ShownBenchReport, ShownCompareReport, ShownInspectReport
     from collage.runtime.session import Session
     from collage_core.errors import CollageError
     from collage_core.ir.io.model_io import GivenModel
@@ -218,7 +218,7 @@ def inspect(
     """
     from collage.commands.inspect import inspect as inspect_model
     from collage.options import OptimizeOptions as Options
-    from collage.report.text.shown import ShownInspectReport as Report
+    from collage.report.shown import ShownInspectReport as Report
     from collage_core.ir.io.model_io import model_given
 
     options = Options(
@@ -258,7 +258,7 @@ def bench(
     from collage.commands.bench import bench as time_files
     from collage.options import BenchOptions as Options
     from collage.report.progress import progress_wanted
-    from collage.report.text.shown import ShownBenchReport as Report
+    from collage.report.shown import ShownBenchReport as Report
 
     _check_names("bench", options, Options)
     wanted = Options(
@@ -298,7 +298,7 @@ def compare(
         CollageError: If a file cannot be used, or the package was not made from this model.
     """
     from collage.commands.compare import compare as compare_values
-    from collage.report.text.shown import ShownCompareReport as Report
+    from collage.report.shown import ShownCompareReport as Report
     from collage_core.ir.io.model_io import model_given
 
     return Report.of(
@@ -330,7 +330,7 @@ def explain(
     import os
 
     from collage.report.facts.record import Record as Facts
-    from collage.report.text.shown import Explanation as Explained
+    from collage.report.shown import Explanation as Explained
 
     if isinstance(plan, str | os.PathLike):
         from collage.report.documents.codec import record_from_document

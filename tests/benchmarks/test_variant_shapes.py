@@ -13,7 +13,7 @@ from benchmarks.models import MODELS
 from benchmarks.models.torch_zoo import ZOO
 from benchmarks.variant_shapes import DTYPES, SHAPES, Shape, layer_of, slid
 from collage.prepare.steps import prepare
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 SMALL = {
@@ -77,7 +77,7 @@ def test_what_is_right_is_what_the_reference_says(name: str) -> None:
     [right] = [evaluate(layer.model, {"x": layer.read}).values[str(value.name)] for value in layer.model.graph.outputs]
 
     assert right.shape == layer.right.shape == shape.gives
-    assert compare(layer.right, right).error < 1e-5
+    assert discrepancy_of(layer.right, right).error < 1e-5
     assert 0.3 < float(np.std(right)) < 3  # of sums that are about one, and of biases, of which there are few
 
 

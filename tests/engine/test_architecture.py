@@ -26,6 +26,8 @@ def sources() -> dict[str, Path]:
     found = {}
     for name, folder in DISTRIBUTIONS.items():
         for path in sorted(folder.rglob("*.py")):
+            if "template" in path.parts:
+                continue  # plugins of their own
             parts = [name, *path.relative_to(folder).with_suffix("").parts]
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

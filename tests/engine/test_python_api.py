@@ -21,8 +21,8 @@ from collage.keywords import BenchKeywords, OptimizeKeywords
 from collage.options import BenchOptions, OptimizeOptions
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.progress import BarProgress, LineProgress, SilentProgress, progress_wanted
+from collage.report.shown import Explanation, ShownCompareReport
 from collage.report.text.explanation import explain
-from collage.report.text.shown import Explanation, ShownCompareReport
 from collage_core.errors import ExternalDataError, ModelFileError
 from collage_core.ir.io.model_io import model_given
 from tests.engine.report.records import RECORD

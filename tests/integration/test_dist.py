@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage_core.hookspecs import ENTRY_POINT_GROUP
 from collage_core.ir.io.model_io import save_model
 from collage_core.registry import Registry, load_toolchain
@@ -147,7 +147,7 @@ def check_package(folder: Path) -> None:
     expected = evaluate(model(), {"x": x}).values
     [name] = [str(value.name) for value in model().graph.outputs]
     with np.load(folder / "y.npz") as outputs:
-        assert compare(outputs[name], expected[name]).error < 1e-6
+        assert discrepancy_of(outputs[name], expected[name]).error < 1e-6
 
 
 @needs_sampler

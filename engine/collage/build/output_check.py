@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir
 
 from collage.measure.driver.capture import random_nodes
-from collage.reference import Discrepancy, Evaluation, compare
+from collage.reference import Discrepancy, Evaluation, discrepancy_of
 from collage.reference.choices import needed_values
 from collage.reference.conditioning import unit_of
 from collage.reference.judge import Judge, Verdict
@@ -53,7 +53,7 @@ def random_discrepancy(actual: Any, expected: Any) -> Discrepancy:
         return Discrepancy(0.0, "", 0, 0)
     given, other = np.asarray(actual), np.asarray(expected)
     if (given.dtype, given.ndim) != (other.dtype, other.ndim):
-        return compare(given, other)
+        return discrepancy_of(given, other)
     return Discrepancy(0.0, "", 0, given.size)
 
 
@@ -141,7 +141,7 @@ class ValueJudge:
         conditioning = self._evaluation.conditioning.get(name)
         found = output_discrepancy(self._graph, name, actual, self._evaluation) if as_output else None
         if found is not None and not self._correct:
-            found = _worse(found, compare(actual, right, conditioning))
+            found = _worse(found, discrepancy_of(actual, right, conditioning))
         return self._judge.verdict(name, actual, right, conditioning, found)
 
 
@@ -175,11 +175,11 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation:
     output = next(value for value in graph.model.graph.outputs if value.name == name)
     logits, right = _logits(output), evaluation.values[name]
     if logits is None:
-        return compare(actual, right, evaluation.conditioning.get(name))
+        return discrepancy_of(actual, right, evaluation.conditioning.get(name))
     wanted, conditioning = evaluation.values[str(logits.name)], evaluation.conditioning.get(str(logits.name))
     given = np.asarray(actual)
     if given.shape != np.shape(right) or given.dtype != np.asarray(right).dtype or not np.isfinite(given).all():
-        return compare(given, right)
+        return discrepancy_of(given, right)
     node = output.producer()
     assert node is not None
     axis = node.attributes.get_int("axis", -1)
@@ -194,7 +194,7 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation:
     recovered += shift / np.maximum(usable.sum(axis=axis, keepdims=True), 1)
     # a probability has a relative error of its own, which is an absolute one of its logit
     known = None if conditioning is None else conditioning.with_noise(_OF_PROBABILITIES * unit)
-    return compare(np.where(usable, recovered, np.minimum(recovered, wanted)), wanted, known)
+    return discrepancy_of(np.where(usable, recovered, np.minimum(recovered, wanted)), wanted, known)
 
 
 def _worse(first: Discrepancy, second: Discrepancy) -> Discrepancy:

@@ -17,6 +17,7 @@ from collage.cli.doctor import doctor
 from collage.cli.failures import FailureReportingGroup
 from collage.cli.frontier import frontier
 from collage.cli.inspect import inspect
+from collage.cli.new_plugin import new_plugin
 from collage.cli.optimize import optimize
 from collage.cli.options.common import verbose_option
 from collage.cli.packages import explain, trust
@@ -42,5 +43,5 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-for _command in (doctor, inspect, partition, optimize, frontier, run, bench, compare, explain, trust, db):
+for _command in (doctor, inspect, partition, optimize, frontier, run, bench, compare, explain, trust, db, new_plugin):
     main.add_command(_command)

@@ -5,7 +5,7 @@ ONNX's operators are imported on first evaluation: a worker only compares, and t
 
 from typing import TYPE_CHECKING
 
-from collage.reference.discrepancy import Discrepancy, compare, relative_error
+from collage.reference.discrepancy import Discrepancy, discrepancy_of, relative_error
 from collage_core.late_names import late_names
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ __all__ = [
     "Evaluation",
     "Fallback",
     "NodeEvaluator",
-    "compare",
+    "discrepancy_of",
     "evaluate",
     "relative_error",
 ]

@@ -59,16 +59,16 @@ class Discrepancy:
 
 
 def relative_error(actual: Any, expected: Any) -> float:
-    """Return `compare(actual, expected).error`.
+    """Return `discrepancy_of(actual, expected).error`.
 
     Examples:
         >>> relative_error(np.float32([1.0, 100.5]), np.float32([1.0, 100.0]))
         0.005
     """
-    return compare(actual, expected).error
+    return discrepancy_of(actual, expected).error
 
 
-def compare(actual: Any, expected: Any, conditioning: Conditioning | None = None) -> Discrepancy:
+def discrepancy_of(actual: Any, expected: Any, conditioning: Conditioning | None = None) -> Discrepancy:
     """Compare a tensor, or a sequence of tensors, with what it should be.
 
     The error of numbers is relative to the scale of the whole expected tensor: an element near zero is a difference of
@@ -123,7 +123,7 @@ def _both_strings(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> 
 def _compare_sequences(actual: Any, expected: Any) -> Discrepancy:
     if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
         return _structural("it is not a sequence of the same length", 1)
-    parts = [compare(a, e) for a, e in zip(actual, expected, strict=True)]
+    parts = [discrepancy_of(a, e) for a, e in zip(actual, expected, strict=True)]
     worst = max(parts, key=lambda part: part.error, default=Discrepancy(0.0, "", 0, 0))
     return dataclasses.replace(
         worst,

@@ -19,7 +19,7 @@ import onnx_ir as ir
 from collage.reference.choices import Behind, Choice, choice_behind, depends_on_open, is_moved, wrong_choices
 from collage.reference.conditioning import Conditioning, assumed_conditioning
 from collage.reference.discrepancy import Discrepancy, is_floating
-from collage.reference.discrepancy import compare as compared
+from collage.reference.discrepancy import discrepancy_of as compared
 from collage.reference.exact_values import exact_values
 from collage.reference.rounded import rounded_problem
 from collage_core.ir.operators.quantised import roundings

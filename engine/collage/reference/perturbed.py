@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from collage.reference.choices import is_open, is_undefined_at
 from collage.reference.conditioning import Conditioning, conditioning_of, unit_of
-from collage.reference.discrepancy import compare, is_floating
+from collage.reference.discrepancy import discrepancy_of, is_floating
 from collage_core.ir.graph.walk import captured_values
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class PerturbedRun:
             if not _alike(other, right):
                 self._shares[value] = 1.0
                 continue
-            differing = compare(other, right, self.conditioning(value, right)).beyond
+            differing = discrepancy_of(other, right, self.conditioning(value, right)).beyond
             if differing:
                 self._otherwise[value] = other
                 self._shares[value] = differing / right.size

@@ -51,7 +51,7 @@ def rounded_problem(
     down instead of to nearest 0.7, and a wrong scale, weight or bias several.
 
     Args:
-        found: Difference between the tensor and its expected value, by `compare`.
+        found: Difference between the tensor and its expected value, by `discrepancy_of`.
         actual: The tensor computed.
         expected: The expected value.
         roundings: Number of consecutive roundings before the tensor.

@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir
 import pytest
 
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.contract import KernelFunction, Target, Unsupported
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -83,7 +83,7 @@ def check(machine: DeviceMachine, target: Target, model: onnx_ir.Model, folder: 
     artifacts = machine.variants(function, target, folder, max_variants=variants, threads=threads)
     for artifact in artifacts:
         [found] = machine.bound(function, target, artifact, values).run()
-        error = compare(found, right).error
+        error = discrepancy_of(found, right).error
         assert error < LIMITS[target.option("precision") or right_type(function)], artifact.variant
     return [artifact.variant for artifact in artifacts]
 
@@ -129,7 +129,7 @@ def test_all_tiles_agree_and_a_call_in_a_graph_gives_the_same_bits(on: On, case:
     for artifact in variants:
         kernel = machine.bound(function, target, artifact, values)
         [found] = kernel.check_replays(1000 if machine.is_real else 5)
-        assert compare(found, values[function.outputs[0].name]).error < LIMITS["FLOAT16"], artifact.variant
+        assert discrepancy_of(found, values[function.outputs[0].name]).error < LIMITS["FLOAT16"], artifact.variant
 
 
 @ON_GPU

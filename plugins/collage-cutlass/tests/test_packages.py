@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx_ir
 import pytest
 
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage.runtime import Executable, loader
 from collage.runtime.package import load_package, save_package
 from collage.runtime.session import Session
@@ -76,7 +76,7 @@ def test_what_was_compiled_elsewhere_runs_without_a_compiler(name: str, build: B
     )
     found = [session.run(None, feeds)[0] for _ in range(3)]  # warms up, captures, launches
 
-    assert [compare(each, right).error < tolerance for each in found] == [True] * 3
+    assert [discrepancy_of(each, right).error < tolerance for each in found] == [True] * 3
     assert [launch.mode for launch in session.launches] == ["graph"]
     assert session.report().substitutes == ()
     offered = toolchain.targets(HOST)

@@ -14,7 +14,7 @@ from collage.build.output_check import (
     random_discrepancy,
     random_values,
 )
-from collage.reference import Evaluation, compare, evaluate
+from collage.reference import Evaluation, discrepancy_of, evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing.graphs import GraphBuilder
 
@@ -75,7 +75,7 @@ def test_under_a_bound_the_larger_error_of_logits_and_probabilities_counts(scale
         correct: ValueJudge(graph, Evaluation(reference, {}), correct=correct, relative=1.0, mismatched=0.0)
         for correct in (False, True)
     }
-    errors = {"logits": error(actual, reference), "probabilities": compare(actual, reference["softmax_0"]).error}
+    errors = {"logits": error(actual, reference), "probabilities": discrepancy_of(actual, reference["softmax_0"]).error}
 
     found = {correct: judge.verdict("softmax_0", actual, as_output=True).error for correct, judge in judges.items()}
 

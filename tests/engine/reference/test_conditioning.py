@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collage.reference import Evaluation, compare, evaluate
+from collage.reference import Evaluation, discrepancy_of, evaluate
 from collage.reference.conditioning import Conditioning, conditioning_of
 
 RANDOM = np.random.default_rng(7)
@@ -31,7 +31,7 @@ def numbers(*shape: int, scale: float = 1.0) -> Any:
 
 
 def beyond(evaluation: Evaluation, actual: Any, name: str = "y") -> int:
-    return compare(actual, evaluation.values[name], evaluation.conditioning[name]).beyond
+    return discrepancy_of(actual, evaluation.values[name], evaluation.conditioning[name]).beyond
 
 
 @given(st.integers(1, 40), st.integers(1, 3000), st.integers(0, 2**32 - 1))
@@ -82,7 +82,7 @@ def test_a_mask_says_nothing_about_the_numbers_beside_it() -> None:
     wrong[:, :3] += 0.5
 
     assert beyond(found, wrong) == 120
-    assert compare(wrong, found.values["y"], found.conditioning["y"]).error > 0.01
+    assert discrepancy_of(wrong, found.values["y"], found.conditioning["y"]).error > 0.01
     moved = found.values["y"].copy()
     moved[:, 3] *= 1.001
     assert beyond(found, moved) == 40
@@ -153,7 +153,7 @@ def test_what_is_nothing_but_rounding_has_no_error() -> None:
     found = run("p = Softmax(x) s = ReduceSum<keepdims = 0>(p, axes) y = Sub(s, one)", x=x, axes=[1], one=np.float32(1))
     other = found.values["y"] + np.float32(1.2e-7) * RANDOM.choice([-1, 0, 1], 50).astype(np.float32)
 
-    verdict = compare(other, found.values["y"], found.conditioning["y"])
+    verdict = discrepancy_of(other, found.values["y"], found.conditioning["y"])
 
     assert (verdict.error, verdict.beyond) == (0.0, 0)
     assert beyond(found, found.values["y"] + np.float32(1e-3)) == 50
@@ -202,7 +202,7 @@ def test_what_is_computed_from_sixteen_bits_is_held_to_their_rounding() -> None:
     for layer in layers:
         wide = np.maximum(wide @ layer.astype(np.float32), 0)
 
-    assert compare(wide, found.values["y"], found.conditioning["y"]).error > 1e-4
+    assert discrepancy_of(wide, found.values["y"], found.conditioning["y"]).error > 1e-4
     assert beyond(found, wide) == 0, "float32 between the layers is as correct"
     for wrong in (np.zeros_like(wide), wide * np.float32(1.05), wide[:, ::-1]):
         assert beyond(found, wrong) > wide.size / 4

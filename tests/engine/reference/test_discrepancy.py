@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from collage.reference import compare, relative_error
+from collage.reference import discrepancy_of, relative_error
 
 
 def test_the_error_is_relative_to_the_scale_of_the_tensor() -> None:
@@ -14,8 +14,8 @@ def test_the_error_is_relative_to_the_scale_of_the_tensor() -> None:
 
 
 def test_equal_tensors_have_no_error() -> None:
-    assert compare(np.zeros(3, np.float32), np.zeros(3, np.float32)).error == 0.0
-    assert compare(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32)).error == 0.0
+    assert discrepancy_of(np.zeros(3, np.float32), np.zeros(3, np.float32)).error == 0.0
+    assert discrepancy_of(np.zeros((0, 3), np.float32), np.zeros((0, 3), np.float32)).error == 0.0
 
 
 def test_any_difference_from_zero_is_large() -> None:
@@ -25,8 +25,8 @@ def test_any_difference_from_zero_is_large() -> None:
 def test_nan_and_infinity_are_equal_in_the_same_places() -> None:
     odd = np.array([np.nan, np.inf, -np.inf, 2.0], np.float32)
 
-    assert compare(odd, odd).error == 0.0
-    result = compare(np.array([0.0, np.inf, np.inf, 2.0], np.float32), odd)
+    assert discrepancy_of(odd, odd).error == 0.0
+    result = discrepancy_of(np.array([0.0, np.inf, np.inf, 2.0], np.float32), odd)
     assert result.error == np.inf
     assert result.mismatched == 2
 
@@ -40,7 +40,7 @@ def test_nan_and_infinity_are_equal_in_the_same_places() -> None:
     ],
 )
 def test_another_shape_or_type_is_infinitely_far(actual: object, reason: str) -> None:
-    result = compare(actual, np.zeros(2, np.float32))
+    result = discrepancy_of(actual, np.zeros(2, np.float32))
 
     assert result.error == np.inf
     assert reason in result.reason

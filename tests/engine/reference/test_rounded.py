@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from collage.reference import compare
+from collage.reference import discrepancy_of
 from collage.reference.rounded import rounded_problem
 
 Array = np.ndarray[Any, Any]
@@ -17,7 +17,7 @@ SCALE = 0.05
 
 
 def problem(actual: Any, expected: Any, roundings: int = 1, **allowed: float) -> str:
-    return rounded_problem(compare(actual, expected), actual, expected, roundings=roundings, **allowed)
+    return rounded_problem(discrepancy_of(actual, expected), actual, expected, roundings=roundings, **allowed)
 
 
 def quantised(values: Array, scale: float = SCALE, zero: int = 0, how: Callable[[Array], Array] = np.rint) -> Array:

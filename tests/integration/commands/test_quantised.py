@@ -19,7 +19,7 @@ from collage.commands.inspect import inspect
 from collage.commands.optimize import optimize
 from collage.options import OptimizeOptions
 from collage.prepare.steps import prepare
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage.reference.rounded import rounded_problem
 from collage.runtime.package import load_package, save_package
 from collage_core.fusion import quantised_groups
@@ -50,7 +50,7 @@ def right(actual: Arrays, expected: Arrays) -> None:
     """Outputs are the reference's, as far as rounding leaves them alone."""
     assert list(actual) == list(expected)
     for name, wanted in expected.items():
-        assert rounded_problem(compare(actual[name], wanted), actual[name], wanted, roundings=5) == ""
+        assert rounded_problem(discrepancy_of(actual[name], wanted), actual[name], wanted, roundings=5) == ""
 
 
 def optimized(model: Path, folder: Path, feeds: Arrays) -> Path:

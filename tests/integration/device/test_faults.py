@@ -17,7 +17,7 @@ from collage.devices.this_host import this_host
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed, Outcome, Stage
 from collage.measure.worker.trials import Trials
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage.report.facts.record import Record
 from collage_core.contract import Device
 from collage_core.registry import Toolchain
@@ -119,7 +119,7 @@ def test_a_plan_for_the_cpu_is_made_and_right(folder: Path, record: Record) -> N
     [y] = load(folder / "layer.collage").run(None, {"x": x})
 
     [name] = [str(value.name) for value in one_layer().graph.outputs]
-    assert compare(y, evaluate(one_layer(), {"x": x}).values[name]).error < 1e-6
+    assert discrepancy_of(y, evaluate(one_layer(), {"x": x}).values[name]).error < 1e-6
 
 
 @pytest.mark.guards(

@@ -19,7 +19,7 @@ from collage.cli import main
 from collage.commands.load import load
 from collage.commands.optimize import optimize
 from collage.options import OptimizeOptions
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage.report.facts.device_facts import speed
 from collage.report.facts.record import Record
 from collage.runtime.session import Session
@@ -137,7 +137,7 @@ def test_in_another_process_it_gives_the_reference_s_numbers(ran: Ran) -> None:
     expected = evaluate(layers(), ran.inputs).values
 
     for name, value in ran.outputs.items():
-        assert compare(value, expected[name]).error < 1e-6
+        assert discrepancy_of(value, expected[name]).error < 1e-6
 
 
 def test_what_the_device_takes_was_measured_where_kernels_are(record: Record) -> None:
@@ -185,7 +185,7 @@ def test_on_a_gpu_a_plan_is_made_captured_and_run_elsewhere(tmp_path: Path) -> N
     assert "triton" not in ran.facts["modules"]
     expected = evaluate(layers(), ran.inputs).values
     for name, value in ran.outputs.items():
-        assert compare(value, expected[name]).error < 1e-3
+        assert discrepancy_of(value, expected[name]).error < 1e-3
 
 
 # What a run does without a device that is well

@@ -10,7 +10,7 @@ import onnx_ir
 import pytest
 
 from collage.commands.optimize import optimize
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage.report.facts.record import Record
 from collage.report.text.explanation import explain
 from collage.runtime.package import load_package
@@ -73,7 +73,7 @@ def test_another_process_computes_what_the_narrowed_model_does(folder: Path, rec
     rounded, exact = (evaluate(model, {"x": X}).values for model in (narrowed.model, layers()))
     assert ran.facts["substitutes"] == 0
     for name, value in ran.outputs.items():
-        assert compare(value, rounded[name]).error < 1e-6 < compare(value, exact[name]).error
+        assert discrepancy_of(value, rounded[name]).error < 1e-6 < discrepancy_of(value, exact[name]).error
 
 
 def one_stretch() -> onnx_ir.Model:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage_core.contract import Device, Host, Unsupported
 from collage_core.errors import DeviceUnavailableError
 from collage_core.registry import Registry, Toolchain
@@ -115,7 +115,7 @@ MADE: dict[str, Callable[[], Place]] = {"fake": fake, "cuda": cuda}
 def check(plan: Plan, feeds: dict[str, Any], y: Any) -> None:
     model = plan.place.model()
     [name] = [str(value.name) for value in model.graph.outputs]
-    assert compare(np.asarray(y), evaluate(model, feeds).values[name]).error < 1e-4
+    assert discrepancy_of(np.asarray(y), evaluate(model, feeds).values[name]).error < 1e-4
 
 
 @pytest.mark.guards(

@@ -21,7 +21,7 @@ from click.testing import CliRunner, Result
 
 from collage.cli import main
 from collage.commands.load import load
-from collage.reference import compare, evaluate
+from collage.reference import discrepancy_of, evaluate
 from collage_core.ir.io.model_io import save_model
 from collage_testing import GraphBuilder
 from tests.integration.faults import misbehaving
@@ -279,7 +279,7 @@ def test_the_plan_uses_what_is_well_and_is_right(first: Optimized) -> None:
     [y] = session.run(None, {"x": x})
 
     [name] = [output.name for output in session.get_outputs()]
-    assert compare(y, evaluate(model(), {"x": x}).values[name]).error < 1e-6
+    assert discrepancy_of(y, evaluate(model(), {"x": x}).values[name]).error < 1e-6
 
 
 # What is said

@@ -23,7 +23,7 @@ from collage.precision.sensitivity.prober import Choice, Prober
 from collage.precision.sensitivity.samples import Samples
 from collage.precision.sensitivity.sensitivities import Sensitivities
 from collage.precision.within_bound import within_bound
-from collage.reference import Evaluation, compare
+from collage.reference import Evaluation, discrepancy_of
 from collage.reference.evaluator import evaluate
 from collage.report.progress import SilentProgress
 from collage.setup.environment import Environment
@@ -127,7 +127,7 @@ def error_by_reference(environment: Opened, kernel: CandidateKernel, inputs: dic
     """Evaluate the kernel's own function, and compare its output with the model's."""
     name = environment.graph.model.graph.outputs[0].name
     made = right(environment, kernel_function(kernel.sub_graph, "k").model, inputs).values[str(name)]
-    return compare(made, right(environment, None, inputs).values[str(name)]).error
+    return discrepancy_of(made, right(environment, None, inputs).values[str(name)]).error
 
 
 def test_ranges_are_those_of_all_samples_and_headroom(environment: Opened, samples: Samples) -> None:

@@ -16,7 +16,7 @@ from collage.control.plan_file import plan_document, write_plan
 from collage.errors import TrustError, UnrecordedPackageWarning
 from collage.report.documents.codec import to_jsonable
 from collage.report.facts.record import Record
-from collage.report.text.shown import Shown
+from collage.report.shown import Shown
 from collage.report.text.tables import optimize_summary
 from collage.runtime.load import load
 from collage.runtime.package import TrustedPackages

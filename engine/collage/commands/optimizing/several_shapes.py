@@ -19,8 +19,8 @@ from collage.commands.optimizing.optimized import trusted_as_written
 from collage.options import OptimizeOptions
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress
+from collage.report.shown import Shown
 from collage.report.text.shapes_summary import shapes_summary
-from collage.report.text.shown import Shown
 from collage.runtime.load import load
 from collage.runtime.package import join_packages, load_package
 from collage.runtime.package.plan import described

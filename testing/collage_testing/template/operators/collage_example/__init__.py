@@ -1,0 +1,1 @@
+"""The toolchain `example` for Collage."""
