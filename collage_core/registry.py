@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import itertools
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,7 @@ _IN_DRIVER = frozenset(
     {"collage_check_host", "collage_register_patterns", "collage_register_predicates", "collage_fusion_spec"}
 )
 """Hooks that run in the driver, so that a hang cannot be ended by killing a worker."""
+_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("collage_"))
 
 
 class Toolchain:
@@ -88,6 +90,10 @@ class Toolchain:
             raise PluginError(
                 name, "registration", f"{type(plugin).__name__} implements no hook; decorate its methods with @hookimpl"
             )
+        owner = plugin if isinstance(plugin, types.ModuleType) else type(plugin)
+        for hook in sorted(_HOOKS - self._implemented):
+            if callable(getattr(owner, hook, None)):
+                raise PluginError(name, "registration", f"{hook} has no @hookimpl, so it would never be called")
 
     def __repr__(self) -> str:
         return f"Toolchain({self.name!r})"

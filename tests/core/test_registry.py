@@ -132,6 +132,23 @@ def test_one_distribution_seen_twice_on_the_path_is_one(install: Install) -> Non
     assert load_toolchain("mock").name == "mock"
 
 
+def test_a_hook_that_is_not_decorated_is_named(install: Install) -> None:
+    class HalfMarked(Good):
+        def collage_lower(self, function: object) -> list[object]:  # not decorated
+            return []
+
+    module = types.ModuleType("half_marked")
+    module.collage_targets = hookimpl(lambda: [TARGET])  # type: ignore[attr-defined]
+    module.collage_load = lambda artifact: None  # type: ignore[attr-defined]
+    install("half", HalfMarked())
+    install("module", module)
+
+    half, other = Registry.discover().failures
+
+    assert half.reason == "collage_lower has no @hookimpl, so it would never be called"
+    assert other.reason == "collage_load has no @hookimpl, so it would never be called"
+
+
 def test_a_plugin_that_implements_no_hook_is_a_failure(install: Install) -> None:
     class Forgetful:
         def collage_targets(self) -> list[Target]:  # not decorated

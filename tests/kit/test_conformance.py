@@ -79,6 +79,18 @@ class PlainKernel:
         return lambda: self.compute(self.op, arrays, out)
 
 
+def test_an_operator_that_onnx_does_not_have_is_named_with_the_one_that_is_meant() -> None:
+    class Misspelt(Plain):
+        @hookimpl
+        def collage_register_predicates(self, table: PatternTable) -> None:
+            for operator in ("Add", "Rleu", "com.mine::Rleu", "*"):
+                table.predicate(operator, lambda node: Unsupported("none of these"))
+
+    with pytest.raises(AssertionError, match="ONNX has no operator 'Rleu'; did you mean 'Relu'") as caught:
+        check(Misspelt())
+    assert str(caught.value).count("ONNX has no operator") == 1
+
+
 def test_a_plugin_that_keeps_the_contract_passes_and_its_refusals_are_told() -> None:
     conformance = check(Plain())
 

@@ -9,10 +9,13 @@ import onnx_ir
 from collage.reference import evaluate
 from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.candidates.proposals import propose, target_rule
-from collage_core.contract import Unsupported
+from collage_core.contract import Target, Unsupported
+from collage_core.errors import CollageError, did_you_mean
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.operators.names import operator_names
 from collage_core.plugin_calls import is_fault
+from collage_core.registry import Toolchain
 from collage_testing.kit.kernel_check import KernelCheck
 
 
@@ -52,6 +55,24 @@ def check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: 
         else:
             ran += 1
     return ran, why
+
+
+def misspelt_operators(toolchain: Toolchain, target: Target) -> list[str]:
+    """Return a problem for each operator that has a predicate and is none of ONNX's: no node is ever asked about it.
+
+    Operators of domains that ONNX does not know are anybody's.
+    """
+    try:
+        registered = toolchain.pattern_table(target).predicates
+    except CollageError as error:
+        return [f"{target.name}: {error}"]
+    problems = []
+    for key in registered:
+        domain, _, name = key.rpartition("::")
+        known = operator_names().get("" if domain == "ai.onnx" else domain)
+        if key != "*" and known is not None and name not in known:
+            problems.append(f"{target.name}: ONNX has no operator {key!r}{did_you_mean(name, known)}")
+    return problems
 
 
 def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:

@@ -23,7 +23,7 @@ from collage.devices.this_host import this_host
 from collage_core.contract import Host, OpenDevice, Target, Unsupported
 from collage_core.errors import CollageError
 from collage_core.registry import Toolchain
-from collage_testing.kit.claims import check_model
+from collage_testing.kit.claims import check_model, misspelt_operators
 from collage_testing.kit.kernel_check import KernelCheck
 
 
@@ -88,6 +88,8 @@ def check_plugin(
     refused: dict[str, str] = {}
     host = host or this_host()
     targets = _targets(toolchain, host, problems)
+    for target in targets:
+        problems.extend(misspelt_operators(toolchain, target))
     devices = Devices(open_device or Providers.discover().open)
     with tempfile.TemporaryDirectory(prefix="collage-check-") as folder:
         for target in targets:
