@@ -59,6 +59,7 @@ class BenchKeywords(TypedDict, total=False):
     input_shapes: Mapping[str, Shape]
     inputs: Given | None
     seed: int
+    streams: int
 
 
 Names = Sequence[str] | str | None

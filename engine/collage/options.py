@@ -278,6 +278,7 @@ class BenchOptions:
         inputs: See `OptimizeOptions`.
         seed: Seed for random inputs.
         plans: Plan files; each is a contender, and the loss of `collage` against it is reported.
+        streams: Sessions that run side by side, each in a thread of its own, for throughput; 1 for latency alone.
     """
 
     compare: bool = False
@@ -292,3 +293,8 @@ class BenchOptions:
     inputs: Given | None = None
     seed: int = 0
     plans: tuple[Path, ...] = ()
+    streams: int = 1
+
+    def __post_init__(self) -> None:
+        if self.streams < 1:
+            raise UsageError(f"--streams is at least 1, not {self.streams}")

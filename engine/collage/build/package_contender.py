@@ -34,9 +34,11 @@ class _Turns:
 
     Attributes:
         parts: As of `_Run`, for the sizes of the first inputs.
+        stream: As of `_Run`.
     """
 
     parts: Mapping[str, Callable[[], Any]]
+    stream: Callable[[], Callable[[], Any]]
 
     def __init__(self, run: Callable[..., Any], feeds: Sequence[Mapping[str, Any]]) -> None:
         self._run = run
@@ -52,10 +54,12 @@ class _Run(functools.partial[Any]):
     Attributes:
         as_called: The same run as users call it.
         parts: Its steps, by name, if it has several and all are on the host.
+        stream: Makes a call that may run beside it: that of a clone, as users call it.
     """
 
     as_called: Callable[[], Any]
     parts: Mapping[str, Callable[[], Any]]
+    stream: Callable[[], Callable[[], Any]]
 
 
 def package_call(
@@ -72,7 +76,7 @@ def package_call(
 
     Returns:
         The call, without arguments; each call is one run of the model. Its attribute `as_called` is `session.run`,
-        unless it is that itself, and `parts` are its steps.
+        unless it is that itself, `parts` are its steps, and `stream` makes a call that may run beside it.
     """
     session = load(package, threads=threads, trusted=trusted)
     feeds = [read_values(Path(each)) for each in inputs]
@@ -86,6 +90,7 @@ def package_call(
     else:
         run = _Run(session.bound_call)
         run.as_called = functools.partial(session.run, None, feeds[0])
+    run.stream = lambda: _Turns(session.clone().run, feeds)
     for _ in range(warmup):
         run()
     steps = session.bound_steps

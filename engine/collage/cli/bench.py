@@ -36,6 +36,13 @@ from collage.cli.output import results_console, shown_progress, write_json
 @threads_option
 @click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds in which contenders take turns.")
 @measuring_options
+@click.option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Time N sessions side by side, too, each with as many threads as --threads says: runs per second.",
+)
 @seed_option
 @json_option
 @verbose_option
@@ -54,6 +61,7 @@ def bench(
     warmup: int | None,
     iterations: int | None,
     duration: float | None,
+    streams: int,
     seed: int,
     json_to: Path | None,
 ) -> None:
@@ -81,6 +89,7 @@ def bench(
         inputs=inputs,
         seed=seed,
         plans=plans,
+        streams=streams,
     )
     with shown_progress() as progress:
         report = time_models(paths, options, progress=progress)

@@ -111,10 +111,13 @@ class _Bench:
         ]
         self._progress.phase("timing", options.rounds * len(contenders))
         called: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+        per_s: dict[str, list[float]] = defaultdict(list)
 
         def noted(name: str, burst: Burst) -> None:
             if burst.called_us:
                 called[name].append(burst.called_us)
+            if burst.per_s:
+                per_s[name].append(burst.per_s)
 
         rounds = interleaved(
             contenders,
@@ -122,14 +125,23 @@ class _Bench:
             burst_s=options.duration_s / options.rounds,
             min_runs=options.iterations,
             as_called=True,
+            streams=options.streams,
             progress=lambda done, total: self._progress.advance(),
             on_burst=noted,
         )
+        comparison = self._comparison(packaged, own, rounds, called, failed)
         return BenchReport(
             model=self._facts(packages),
             host=host_facts(toolchains.host),
             threads=toolchains.threads,
-            comparison=self._comparison(packaged, own, rounds, called, failed),
+            comparison=dataclasses.replace(
+                comparison,
+                streams=options.streams,
+                contenders=tuple(
+                    dataclasses.replace(each, per_s=statistics.median(per_s[each.name])) if each.name in per_s else each
+                    for each in comparison.contenders
+                ),
+            ),
             notes=(*([] if options.inputs else [f"random inputs, seed {options.seed}"]), *self._other_models(packages)),
             apparent_losses=_apparent_losses([name for name in paths if name not in given], given, rounds),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +13,14 @@ import pytest
 
 from collage.measure.contenders.contender_main import ContenderMain
 from collage.measure.wire.messages import AskBurst, Burst
+from collage.measure.wire.outcomes import Failed
 
 
 class Counted(functools.partial[Any]):
     """A call with another way to call it, as packages have."""
 
     as_called: Callable[[], Any]
+    stream: Callable[[], Callable[[], Any]]
 
 
 @pytest.mark.parametrize(("call_s", "untimed"), [(0.0, 1), (0.03, 0)])
@@ -34,3 +38,61 @@ def test_a_long_run_need_not_be_warmed_up_for_again_before_it_is_timed_as_users_
     assert isinstance(burst, Burst)
     assert len(burst.called_us) == 2
     assert len(calls) == 2 + untimed
+
+
+def asking(streams: int) -> AskBurst:
+    return AskBurst(duration_s=0.05, min_runs=1, warmup_s=0.0, streams=streams)
+
+
+def test_streams_run_side_by_side_each_a_call_of_its_own() -> None:
+    """Each waits for the other, so one after the other they would never end."""
+    together, made = threading.Barrier(2, timeout=60), []
+    contender = ContenderMain()
+    contender._call = call = Counted(time.sleep, 0.0)
+
+    def stream() -> Callable[[], Any]:
+        made.append(1)
+        warm = iter([None])
+        return lambda: None if next(warm, "met") is None else meet(together)
+
+    call.stream = stream
+
+    burst = contender.answer(asking(2))
+
+    assert isinstance(burst, Burst)
+    assert len(made) == 2
+    assert burst.per_s > 0
+
+
+def meet(barrier: threading.Barrier) -> None:
+    """Wait for the other stream, unless it has ended."""
+    with contextlib.suppress(threading.BrokenBarrierError):
+        barrier.wait(timeout=1)
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_there_is_no_throughput_of_one_stream_or_of_a_call_that_has_no_further_ones(streams: int) -> None:
+    contender = ContenderMain()
+    contender._call = Counted(time.sleep, 0.0)
+
+    burst = contender.answer(asking(streams))
+
+    assert isinstance(burst, Burst)
+    assert burst.per_s == 0.0
+
+
+def test_a_stream_that_fails_fails_the_contender() -> None:
+    contender = ContenderMain()
+    contender._call = call = Counted(time.sleep, 0.0)
+    runs = iter([None, ValueError("the second run")])
+
+    def fail() -> None:
+        if (error := next(runs, None)) is not None:
+            raise error
+
+    call.stream = lambda: fail
+
+    failed = contender.answer(asking(2))
+
+    assert isinstance(failed, Failed)
+    assert failed.reason == "ValueError: the second run"

@@ -96,3 +96,12 @@ def test_nothing_that_can_be_timed_is_failure(made: Made) -> None:
 
     assert result.exit_code == 1
     assert "no contender could be timed" in result.stderr
+
+
+def test_sessions_side_by_side_have_a_throughput(made: Made) -> None:
+    result, contenders, facts = bench(made.package, "--streams", "2", "--threads", "1")
+
+    assert result.exit_code == 0, result.stderr
+    assert facts["streams"] == 2
+    assert contenders["collage"]["runs_per_s"] > 0
+    assert "2 sessions side by side" in result.stderr

@@ -11,8 +11,10 @@ import gc
 import importlib
 import statistics
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from collage.errors import WireError
@@ -28,6 +30,7 @@ class ContenderMain:
     def __init__(self) -> None:
         self._call: Callable[[], Any] | None = None
         self._calibration: Calibration | None = None
+        self._streams: list[Callable[[], Any]] = []
 
     def answer(self, message: Message) -> Message:
         """Answer one request.
@@ -73,15 +76,27 @@ class ContenderMain:
             parts = getattr(call, "parts", None) if ask.in_parts else None
             parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
+            per_s = _runs_per_s(self._side_by_side(call, ask.streams), ask.duration_s)
             warmup_s = 0.0 if statistics.median(samples) < 1e6 * ask.warmup_s else None  # a long run warmed up for both
             return Burst(
                 samples_us=samples,
                 called_us=() if as_called is None else _samples(as_called, ask, warmup_s),
                 parts_us=parts_us,
                 calibration_us=(before_us + after_us) / 2,
+                per_s=per_s,
             )
         finally:
             gc.enable()
+
+    def _side_by_side(self, call: Callable[[], Any], streams: int) -> list[Callable[[], Any]]:
+        """Return calls that may run at the same time; none if the contender has no further ones."""
+        stream = getattr(call, "stream", None)
+        if streams < 2 or stream is None:
+            return []
+        while len(self._streams) < streams:
+            self._streams.append(stream())
+            self._streams[-1]()  # its first run is not timed
+        return self._streams[:streams]
 
 
 def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> tuple[float, ...]:
@@ -109,6 +124,34 @@ def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> 
         samples.append((now - began) / 1e3)
         if now >= end and len(samples) >= ask.min_runs:
             return tuple(samples)
+
+
+def _runs_per_s(calls: Sequence[Callable[[], Any]], duration_s: float) -> float:
+    """Run calls side by side, each in a thread, at least once; return how many runs they make in a second together.
+
+    Args:
+        calls: The calls; 0 is returned if there is none.
+        duration_s: Seconds to run for.
+    """
+    if not calls:
+        return 0.0
+    begin = threading.Barrier(len(calls) + 1)
+
+    def stream(call: Callable[[], Any]) -> int:
+        runs = 0
+        begin.wait()
+        end = time.perf_counter() + duration_s
+        while not runs or time.perf_counter() < end:
+            call()
+            runs += 1
+        return runs
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        running = [pool.submit(stream, call) for call in calls]
+        begin.wait()
+        began = time.perf_counter()
+        runs = sum(each.result() for each in running)
+        return runs / (time.perf_counter() - began)
 
 
 def _parts(parts: Mapping[str, Callable[[], Any]], ask: AskBurst) -> dict[str, float]:

@@ -40,7 +40,8 @@ class Contender:
     Attributes:
         name: Unique among those compared.
         call: `module:attribute` of a function that returns a call without arguments. Its attribute `as_called`, if it
-            has one, is the same run as users call it; `parts`, if it has them, are the calls that it makes, by name.
+            has one, is the same run as users call it; `parts`, if it has them, are the calls that it makes, by name;
+            `stream`, if it has that, makes another call that may run beside it.
         arguments: The function's keyword arguments, as JSON.
         paths: Extra folders on the module search path.
     """
@@ -104,6 +105,7 @@ class ContenderProcess:
         as_called: bool = False,
         in_parts: bool = False,
         calibration_threads: int = 0,
+        streams: int = 1,
     ) -> Burst | Failed:
         """Run the call for a while and return what was timed; see `AskBurst`."""
         ask = AskBurst(
@@ -113,6 +115,7 @@ class ContenderProcess:
             as_called=as_called,
             in_parts=in_parts,
             calibration_threads=calibration_threads,
+            streams=streams,
         )
         answer: Burst | Failed = self._ask(ask, deadline_s, Stage.RUN, Burst)
         return answer
@@ -162,6 +165,7 @@ def interleaved(
     as_called: bool = False,
     in_parts: bool = False,
     calibration_threads: int = 0,
+    streams: int = 1,
     progress: Callable[[int, int], None] | None = None,
     on_burst: Callable[[str, Burst], None] | None = None,
     leaving: Callable[[Mapping[str, Rounds]], Collection[str]] | None = None,
@@ -185,6 +189,7 @@ def interleaved(
         as_called: Whether runs as users call them are made, too, in half of each turn, where a contender has them.
         in_parts: As in `AskBurst`.
         calibration_threads: As in `AskBurst`.
+        streams: As in `AskBurst`.
         progress: Called with the number of finished bursts and their total.
         on_burst: Called after each turn with a contender's name and all that was timed in it.
         leaving: Called after each round with the samples so far; returns the names of those that leave.
@@ -223,6 +228,7 @@ def interleaved(
                         as_called=as_called,
                         in_parts=in_parts,
                         calibration_threads=calibration_threads,
+                        streams=streams,
                     )
                     if isinstance(burst, Failed):
                         failed[contender.name] = burst

@@ -304,6 +304,8 @@ class AskBurst:
         as_called: Whether runs as users call them are timed, too.
         in_parts: Whether runs are also made with a clock between their steps, for as long as the call's samples.
         calibration_threads: Threads of the calibration kernel, which runs before and after; 0 to run none.
+        streams: Runs that are made side by side, each in a thread and a session of its own, for `duration_s` besides;
+            1 for none such.
     """
 
     duration_s: float
@@ -312,6 +314,7 @@ class AskBurst:
     as_called: bool = False
     in_parts: bool = False
     calibration_threads: int = 0
+    streams: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,12 +327,14 @@ class Burst:
         parts_us: Median time of each step of a run in its place, by name; empty if they were not asked for, or the
             contender has no steps.
         calibration_us: Time of the calibration kernel, on average; 0 if it did not run.
+        per_s: Runs per second of all streams together; 0 if they were not asked for, or the contender has one only.
     """
 
     samples_us: tuple[float, ...]
     called_us: tuple[float, ...] = ()
     parts_us: Mapping[str, float] = dataclasses.field(default_factory=dict)
     calibration_us: float = 0.0
+    per_s: float = 0.0
 
 
 MESSAGES: Final[Mapping[str, type]] = {

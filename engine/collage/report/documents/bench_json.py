@@ -71,6 +71,7 @@ def latency_document(model: ModelFacts, host: HostFacts, threads: int, compariso
         "best_single": comparison.best_single or None,
         "speedup_vs_best_single": round(comparison.speedup_vs_best_single, 6) if known else None,
         "speedup_ci95": _rounded(to_jsonable(comparison.speedup_ci95)) if known else None,
+        **({"streams": comparison.streams} if comparison.streams > 1 else {}),
     }
 
 
@@ -88,6 +89,8 @@ def _contender(contender: ContenderFacts) -> dict[str, Any]:
         document["latency_ms"] = _rounded(to_jsonable(contender.latency_ms))
         if contender.as_called is not None:
             document["as_called"] = _rounded(to_jsonable(contender.as_called))
+        if contender.per_s:
+            document["runs_per_s"] = _rounded(contender.per_s)
     return document
 
 

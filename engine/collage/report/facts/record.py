@@ -128,6 +128,7 @@ class ContenderFacts:
         usual_ms: Median latency at the machine's usual speed, as costs of kernels are; 0 if unknown.
         as_called: The same for runs as users call them; None if they were not timed.
         exact: Whether all of it is computed in the model's own types.
+        per_s: Runs per second of `Comparison.streams` sessions together, as users call them; 0 if not timed.
     """
 
     name: str
@@ -143,6 +144,7 @@ class ContenderFacts:
     usual_ms: float = 0.0
     as_called: AsCalledFacts | None = None
     exact: bool = True
+    per_s: float = 0.0
 
     @property
     def prediction_error(self) -> float | None:
@@ -162,6 +164,7 @@ class Comparison:
             the first contender); 0 if unknown.
         speedup_ci95: 95 % interval of that ratio.
         best_single_as_called: Name of the single-toolchain contender fastest as users call it; empty if unknown.
+        streams: Sessions that ran side by side for throughput; 1 if it was not timed.
     """
 
     contenders: tuple[ContenderFacts, ...]
@@ -169,6 +172,7 @@ class Comparison:
     speedup_vs_best_single: float = 0.0
     speedup_ci95: tuple[float, float] = (0.0, 0.0)
     best_single_as_called: str = ""
+    streams: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

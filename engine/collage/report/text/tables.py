@@ -81,21 +81,37 @@ def comparison_table(comparison: Comparison) -> RenderableType:
         below = [Text(f"ratio: to {comparison.best_single}, the best single toolchain; {_OF_ROUNDS}")]
     if not all(contender.exact for contender in comparison.contenders):
         below.append(Text(f"*: {_INEXACT}"))
-    return Group(table, *below, *_as_called(comparison), *failures)
+    return Group(table, *below, *_as_called(comparison), *_throughput(comparison), *failures)
 
 
 def _as_called(comparison: Comparison) -> list[RenderableType]:
     """Render runs as users call them, in a table of their own; nothing if none were timed."""
-    table = plain_table("as users call it", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
+    table = plain_table("as users call it", ">p50 ms", ">95 % CI", ">p90", ">p99", ">ratio", ">95 % CI")
     for contender in comparison.contenders:
         if (called := contender.as_called) is not None:
             ratio = figures.ratio(called.ratio), figures.span(called.ratio_ci95, 3)
-            shown = figures.milliseconds(called.latency_ms.p50), figures.span(called.latency_ms.ci95)
+            latency = called.latency_ms
+            late = figures.milliseconds(latency.p90), figures.milliseconds(latency.p99)
+            shown = figures.milliseconds(latency.p50), figures.span(latency.ci95), *late
             add_cells(table, contender.name, *shown, *(ratio if called.ratio > 0 else ("-", "")))
     if not table.row_count:
         return []
     best = comparison.best_single_as_called
     return [table, *([Text(f"ratio: to {best}, the best single toolchain so")] if best else [])]
+
+
+def _throughput(comparison: Comparison) -> list[RenderableType]:
+    """Render how many runs sessions make side by side; nothing if that was not timed."""
+    timed = [contender for contender in comparison.contenders if contender.per_s]
+    if not timed:
+        return []
+    table = plain_table(figures.counted(comparison.streams, "session") + " side by side", ">runs/s", ">of the best")
+    best = max(contender.per_s for contender in timed)
+    for contender in timed:
+        style = "bold" if contender.per_s == best else ""
+        share = figures.ratio(contender.per_s / best)
+        add_cells(table, contender.name, figures.significant(contender.per_s, 4), share, style=style)
+    return [table]
 
 
 def regions_table(record: Record, *, limit: int | None = None) -> RenderableType:
