@@ -50,6 +50,15 @@ class TargetRule:
     own: str = ""
     pinned: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
+    @property
+    def takes_any_region(self) -> bool:
+        """Whether any region of what the target takes may become its kernel, proposed or not.
+
+        Not where the user or the plugin has a rule of their own: then there are the kernels that it proposes, and no
+        others.
+        """
+        return self.target.joins is Joins.ANY and not self.own
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposals:

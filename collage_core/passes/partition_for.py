@@ -37,8 +37,8 @@ def partition_for(
 ) -> Partitioning:
     """Assign every node that one toolchain supports to it, in as few kernels as a greedy choice yields.
 
-    A `joins=any` target gets the largest regions around the nodes it refuses; other targets get their largest
-    candidates first. No kernel splits a quantised operator.
+    A `joins=any` target gets the largest regions around the nodes it refuses, where its rule proposes them. Otherwise a
+    target gets its largest candidates first. No kernel splits a quantised operator, and all are candidates.
 
     Args:
         graph: The graph.
@@ -149,9 +149,9 @@ def taken_for(
     marked = mask_of(graph.compilers)
     kernels: list[CandidateKernel] = []
     for region in taken:
-        if context.target.joins is Joins.ANY and not region & marked:
-            known = [candidate for candidate in outcome.sub_graphs if candidate.nodes == region]
-            chosen, rest = [known[-1] if known else SubGraph(graph, region)], 0
+        known = [candidate for candidate in outcome.sub_graphs if candidate.nodes == region]
+        if context.target.joins is Joins.ANY and known and not region & marked:
+            chosen, rest = [known[-1]], 0
         else:
             chosen, rest = _largest_first(graph, outcome.sub_graphs, region)
         kernels.extend(CandidateKernel(sub_graph, spec, context.target) for sub_graph in chosen)

@@ -9,7 +9,6 @@ from collage_core.candidates.boundary import boundary_bytes
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
-from collage_core.contract import Joins
 from collage_core.fusion import CandidateKernel, SubGraph
 from collage_core.ir.graph.masks import mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
@@ -54,7 +53,7 @@ def reachable_kernels(
     for name in sorted(proposals):
         each = proposals[name]
         target = each.rule.target
-        if target.joins is not Joins.ANY:
+        if not each.rule.takes_any_region:
             continue
         for nodes in regions:
             if not nodes & graph.needs_kernel & ~each.covered and (target.mixable or nodes == pool.whole):

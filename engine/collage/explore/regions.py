@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
 from collage_core.candidates.proposals import TargetRule
-from collage_core.contract import INVALID, Cost, Joins
+from collage_core.contract import INVALID, Cost
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, SubGraph, merged_neighbours
 from collage_core.fusion.coalesce import Units, within
@@ -96,7 +96,7 @@ def _joining(exploration: Exploration) -> dict[str, TargetRule]:
     return {
         name: proposals.rule
         for name, proposals in exploration.proposed.by_target.items()
-        if proposals.rule.target.joins is Joins.ANY and proposals.rule.target.mixable
+        if proposals.rule.takes_any_region and proposals.rule.target.mixable
     }
 
 
@@ -170,7 +170,7 @@ def _regions(
     units = Units(graph, [nodes for name in sorted(placed) for nodes in placed[name]])
     for name in sorted(placed):
         rule = rules[name]
-        if rule.target.joins is not Joins.ANY:
+        if not rule.takes_any_region:
             continue
         refused = mask_of({*rule.query, *rule.pinned}) | mask_of(graph.compilers)
         for nodes in _connected(graph, placed[name], apart[name]):

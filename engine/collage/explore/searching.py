@@ -8,7 +8,6 @@ import time
 
 from collage.explore.exploration import Exploration, UncoveredError
 from collage.explore.measuring import measured
-from collage_core.contract import Joins
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, merged_neighbours
 from collage_core.ir.graph.masks import mask_of
@@ -52,7 +51,7 @@ def merged_on(exploration: Exploration, result: SearchResult) -> list[CandidateK
     path = [exploration.pool.candidate(chosen) for chosen in result.candidates]
     merged: list[CandidateKernel] = []
     for rule in exploration.setup.rules:
-        mine = [c for c in path if c.target == rule.target and c.target.joins is Joins.ANY]
+        mine = [c for c in path if c.target == rule.target and rule.takes_any_region]
         if len(mine) > 1:
             others = [c.sub_graph.nodes for c in path if c not in mine]
             refused = mask_of({*rule.query, *rule.pinned})
