@@ -70,7 +70,10 @@ class SubGraph:
 
     @cached_property
     def form(self) -> str:
-        """What distinguishes it from others of the same nodes: its label, or its quantised products with ranges."""
+        """What distinguishes it from others of the same nodes: its label, labelled parts, or quantised products."""
+        if self.composites:
+            parts = sorted((part.label, part.nodes) for part in self.composites)
+            return f"{self.label}[{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}]"
         if not self.int8:
             return self.label
         return f"int8-{hashlib.sha256(repr(self.int8).encode()).hexdigest()[:16]}"

@@ -9,6 +9,7 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import INVALID, UNMEASURED
 from collage_core.errors import NoCoverError
 from collage_core.fusion import SubGraph
+from collage_core.ir.graph.canonical import Composite
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchResult
 from collage_testing import chain
@@ -29,6 +30,25 @@ def test_equal_candidates_are_one_and_a_label_makes_a_difference(graph: Dataflow
     pool = pool.with_candidates([kernel(graph, A, "relu_0", label="epilogue")])
 
     assert len(pool) == 2
+
+
+def test_a_candidate_with_a_librarys_composite_inside_has_a_price_of_its_own(graph: DataflowGraph) -> None:
+    """`[Relu Exp] Relu` costs 1, and `Relu Exp Relu` 25, whichever of them is proposed first."""
+    plain = kernel(graph, A)
+    first = sum(1 << graph.index_of(name) for name in ("relu_0", "exp_0"))
+    parts = (Composite("lib.relu_exp", first),)
+    fused = dataclasses.replace(plain, sub_graph=dataclasses.replace(plain.sub_graph, composites=parts))
+
+    for order in ((plain, fused), (fused, plain)):
+        pool = pool_of(graph, lambda each: 1.0 if each.sub_graph.composites else 25.0, *order).pool
+        result = pool.engine().run()
+
+        assert len(pool) == 2
+        assert result.total_us == 1.0
+        [chosen] = result.candidates
+        assert pool.candidate(chosen) == fused
+        [packaged] = as_plan(pool, "mixed", result, single=False).kernels
+        assert packaged.sub_graph.composites == parts
 
 
 def test_structurally_equal_candidates_are_measured_as_one_for_each_target(graph: DataflowGraph) -> None:
