@@ -73,8 +73,8 @@ def rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
             )
             if (left := result.get("without")) and left["targets"]:
                 told = f"(without {left['toolchain']}: {_told(left['targets'], left['kernels'])})"
-                ran = figures(contenders, f"without-{left['toolchain']}")
-                yield result["name"], told, f"{left['predicted_ms']:.2f}", *ran, ""
+                shown = figures(contenders, f"without-{left['toolchain']}")
+                yield result["name"], told, f"{left['predicted_ms']:.2f}", *shown, ""
             for name, what in _LOWER.items():
                 if (ran := contender(contenders, name)) is not None and ran["max_error"] is not None:
                     yield result["name"], f"({what})", "", *figures(contenders, name), f"{ran['max_error']:.1e}"

@@ -85,6 +85,7 @@ def optimize(
     toolchains: Names = None,
     exclude: Sequence[str] = (),
     input_shapes: Mapping[str, Shape] | None = None,
+    sample_feeds: Sequence[Mapping[str, Any]] = (),
     progress: Progress | bool | None = None,
     **options: Unpack[OptimizeKeywords],
 ) -> Optimized: ...

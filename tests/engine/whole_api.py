@@ -55,6 +55,7 @@ def shapes(path: Path, feeds: Mapping[str, Any]) -> None:
     assert_type(collage.optimize(path, input_shapes={"x": (1, sizes)}, buckets=3), collage.OptimizedShapes)
     assert_type(collage.optimize(path, input_shapes=[{"x": (1, 3)}, {"x": (2, 3)}]), collage.OptimizedShapes)
     assert_type(collage.optimize(path, sample_feeds=[feeds], buckets=2), collage.OptimizedShapes)
+    assert_type(collage.optimize(path, sample_feeds=[feeds]), collage.Optimized)
 
 
 def results(path: Path, optimized: collage.Optimized | collage.OptimizedShapes) -> None:

@@ -42,7 +42,8 @@ def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] |
     own = arrangements(group)
     wanted: list[Variant] = [*own[:_OWN_FIRST], *autoschedulers(build.effort), *own[_OWN_FIRST:]]
     if build.variant is not None:
-        wanted = [each for each in (*own, *AUTOSCHEDULERS, PLAIN) if each.name == build.variant]
+        known: list[Variant] = [*own, *AUTOSCHEDULERS, PLAIN]
+        wanted = [each for each in known if each.name == build.variant]
         if not wanted:
             return Unsupported(f"it has no variant {build.variant!r} of this group")
     return _variants(function, build, wanted[: build.max_variants], width)
