@@ -68,6 +68,7 @@ GRAPHS: Mapping[str, Callable[[], DataflowGraph]] = {
     "dense": lambda: DataflowGraph(dense()),
     "mnist": lambda: DataflowGraph(mnist()),
 }
+SLOW = pytest.mark.slow  # many candidates
 SEARCHES: Mapping[str, Callable[[ExplorationSetup, CandidatePool], Explored]] = {
     "lazy": explore_lazily,
     "exact": explore_exhaustively,
@@ -87,7 +88,7 @@ def allowed(rule: TargetRule, graph: DataflowGraph) -> set[int]:
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("model", GRAPHS)
+@pytest.mark.parametrize("model", [pytest.param(each, marks=SLOW if each == "mnist" else ()) for each in GRAPHS])
 @pytest.mark.parametrize("name", RULES)
 def test_every_kernel_is_one_that_the_rule_proposes(name: str, model: str, search: str) -> None:
     """Larger kernels are always cheaper, so whoever could merge them would."""

@@ -120,6 +120,7 @@ def test_a_disk_too_small_for_the_weights_is_noticed_when_the_model_is_prepared(
     "goes on",
     area="kills and databases",
 )
+@pytest.mark.slow
 def test_a_disk_that_becomes_full_costs_no_measurement(tmp_path: Path) -> None:
     status, said, left = optimized(tmp_path, 2000, "fills")
 

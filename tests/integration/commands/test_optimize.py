@@ -49,6 +49,7 @@ def test_a_mixed_plan_computes_what_the_model_says_in_a_fresh_process(
     mixed(name, tmp_path, collage)
 
 
+@pytest.mark.slow
 def test_what_one_toolchain_refuses_another_runs_and_both_say_why(tmp_path: Path, collage: Collage) -> None:
     record = mixed("refused", tmp_path, collage)
 

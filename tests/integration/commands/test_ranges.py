@@ -130,6 +130,7 @@ def test_inputs_that_share_a_dimension_have_one_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("runs", [1200, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_random_sizes_take_no_more_memory(runs: int, tmp_path: Path) -> None:
     """What a size takes is kept for a few sizes only."""
     import psutil
@@ -273,6 +274,7 @@ print(*(kernel.target for kernel in session.report().kernels))
         pytest.param(["collage-onnxruntime", "onnxruntime"], marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_substitutes_run_every_size_too(without: list[str], tmp_path: Path) -> None:
     model = attention(tmp_path)
     pins = ["--pin", "node_4=openvino", "--pin", "node_9=onnxruntime", "--pin", "node_13=openvino"]

@@ -95,6 +95,7 @@ def test_weights_are_in_the_package_once(made: Path) -> None:
     assert sum(each.nbytes for each in stored) <= 4 * floats
 
 
+@pytest.mark.slow
 def test_the_same_again_keeps_the_package(made: Path, collage: Collage) -> None:
     arguments = ["optimize", made / "cnn.onnx", "-o", "cnn.collage", "--toolchains", BOTH, "--input-shapes", SHAPES]
 

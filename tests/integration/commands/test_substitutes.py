@@ -132,6 +132,7 @@ def test_without_one_of_its_toolchains_the_other_runs_all(
     assert "no installed distribution brings it" in refused
 
 
+@pytest.mark.slow
 def test_without_any_of_its_toolchains_the_reference_runs_all(ran: Run, package: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "env", (*OPENVINO, *ONNXRUNTIME, *OTHERS))
 

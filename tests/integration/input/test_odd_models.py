@@ -175,12 +175,14 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     area="input",
 )
 @pytest.mark.parametrize("name", FEW)
+@pytest.mark.slow
 def test_a_part_of_a_mixed_plan_computes_what_the_oracle_does(name: str, few: Bundle) -> None:
     few.check(name)
     assert few.toolchains == {"onnxruntime", "openvino", "reference"}
 
 
 @pytest.mark.guards("`compare` and `explain` of a package made of odd models", "both work", area="input")
+@pytest.mark.slow
 def test_what_was_made_is_compared_and_explained(few: Bundle) -> None:
     model, package = few.folder / "odd.onnx", few.folder / "odd.collage"
 
@@ -192,6 +194,7 @@ def test_what_was_made_is_compared_and_explained(few: Bundle) -> None:
 
 
 @pytest.mark.guards("sequences, optional values, bfloat16 in NPZ files")
+@pytest.mark.slow
 def test_what_cannot_be_drawn_is_asked_for_by_the_form_it_has(few: Bundle) -> None:
     result = CliRunner().invoke(main, ["run", str(few.folder / "odd.collage")])
 

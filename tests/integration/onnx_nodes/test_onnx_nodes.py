@@ -91,6 +91,7 @@ def test_what_one_toolchain_refuses_another_runs(cases: Cases) -> None:
     assert (outcome.status, outcome.toolchains) == ("pass", ("reference",))
 
 
+@pytest.mark.slow
 def test_a_node_and_a_model_run_by_onnx_own_functions() -> None:
     x = np.array([[1, -2], [3, -4]], np.float32)
     node = onnx.helper.make_node("Relu", ["x"], ["y"])

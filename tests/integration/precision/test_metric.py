@@ -193,6 +193,7 @@ def test_a_plan_of_the_users_is_held_to_the_metric(
         optimized(folder, labelled, max_drop=1.0, load_plan=tmp_path / "plan.json")
 
 
+@pytest.mark.slow
 def test_pinned_kernels_are_held_to_the_metric(folder: Path, labelled: list[dict[str, Any]]) -> None:
     found = optimized(folder, labelled, max_drop=1.0, pins=("*=openvino",)).record
 
@@ -201,6 +202,7 @@ def test_pinned_kernels_are_held_to_the_metric(folder: Path, labelled: list[dict
     assert not any("was not computed" in note or "cannot be computed" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_where_the_model_does_not_run_in_its_own_types_nothing_of_lower_precision_is_kept(
     folder: Path, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
