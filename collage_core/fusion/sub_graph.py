@@ -72,7 +72,7 @@ class SubGraph:
     def form(self) -> str:
         """What distinguishes it from others of the same nodes: its label, labelled parts, or quantised products."""
         if self.composites:
-            parts = sorted((part.label, part.nodes) for part in self.composites)
+            parts = sorted((part.nodes, part.label, part.attributes) for part in self.composites)
             return f"{self.label}[{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}]"
         if not self.int8:
             return self.label

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -84,6 +85,29 @@ def test_it_is_short_and_speaks_of_its_own_name_only(kind: str, tmp_path: Path) 
     assert not any("example" in text.lower() for text in texts)
     assert 'name = "collage-my-lib"' in "".join(texts)
     assert "class MyLibPlugin:" in "".join(texts)
+
+
+def test_a_name_may_hold_the_one_of_the_template(tmp_path: Path) -> None:
+    plugin = written(tmp_path, "examples", "runtime")
+
+    project = (plugin / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'name = "collage-examples"' in project
+    assert 'examples = "collage_examples.plugin:plugin"' in project
+
+
+def test_a_folder_that_cannot_be_made_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+
+    with pytest.raises(UsageError, match="cannot be written"):
+        new_plugin("mylib", tmp_path / "file" / "there")
+
+
+def test_the_command_offers_every_kind_there_is() -> None:
+    [kind] = [each for each in main.commands["new-plugin"].params if each.name == "kind"]
+
+    assert isinstance(kind.type, click.Choice)
+    assert tuple(kind.type.choices) == KINDS
+    assert {each.name for each in (ROOT / "testing/collage_testing/template").iterdir() if each.is_dir()} == set(KINDS)
 
 
 def test_the_command_says_what_to_do_next(tmp_path: Path) -> None:

@@ -13,11 +13,8 @@ from typing import Final
 
 from collage_core.errors import UsageError
 
-KINDS: Final = {
-    "runtime": "a library that compiles whole graphs",
-    "operators": "a library of single operators, or of groups of them",
-}
-"""Kinds of plugins, and what each is for; the folders of `collage_testing.template` are named so."""
+KINDS: Final = ("runtime", "operators")
+"""Kinds of plugins, by what the library takes; the folders of `collage_testing/template` are named so."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _STANDS_FOR: Final = "example"
 """The toolchain's name in the templates, which are plugins themselves."""
@@ -46,8 +43,8 @@ def new_plugin(name: str, folder: Path | None = None, *, kind: str = "runtime") 
     if folder.exists():
         raise UsageError(f"{folder} exists; choose another folder with --output")
     source = _templates() / kind
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
             whole = Path(made) / folder.name
             for path in _files(source):
@@ -77,5 +74,5 @@ def _files(folder: Path) -> Iterator[Path]:
 def _named(text: str, name: str, distribution: str) -> str:
     """Return text of a template with the new names in place of its own."""
     words = "".join(part.capitalize() for part in name.split("_"))
-    text = text.replace(f"collage-{_STANDS_FOR}", distribution)
-    return text.replace(_STANDS_FOR.capitalize(), words).replace(_STANDS_FOR, name)
+    new = {f"collage-{_STANDS_FOR}": distribution, _STANDS_FOR.capitalize(): words, _STANDS_FOR: name}
+    return re.sub("|".join(new), lambda found: new[found[0]], text)  # at once: the new name may hold the old one

@@ -85,7 +85,7 @@ def test_near_ties_are_named() -> None:
         ((AlternativeFacts(target="b", cost_us=200.0, reason=""),), "why onnxruntime: it is the cheapest here"),
         (
             (AlternativeFacts(target="b", cost_us=None, reason="not all of it", measured=False),),
-            "why onnxruntime: b was not measured here",
+            "why onnxruntime: not measured here: b",
         ),
         (
             (AlternativeFacts(target="b", cost_us=None, reason="not all of it", measured=False),),

@@ -20,7 +20,7 @@ def why(region: RegionFacts, record: Record) -> Iterator[str]:
         reason = "no other target was asked"
     elif not priced:
         unmeasured = [a.target for a in refused if not a.measured]
-        reason = f"{', '.join(unmeasured)} was not measured here" if unmeasured else "no other target can take it"
+        reason = f"not measured here: {', '.join(unmeasured)}" if unmeasured else "no other target can take it"
     elif not cheaper:
         reason = "it is the cheapest here"
     elif not record.search.took_place:
