@@ -117,5 +117,11 @@ def literal(term: Term) -> str:
 
 
 def full(term: Term) -> str:
-    """Return a constant as a tile of one element; a literal number would have no type of its own."""
-    return f"tl.full([1, 1], {literal(term).strip('()')}, {TRITON_TYPES[term.dtype]})"
+    """Return a constant as a tile of one element; a literal number would have no type of its own.
+
+    Examples:
+        >>> from collage_triton.terms import Terms
+        >>> full(Terms().const(-1.5, "f32")), full(Terms().const(-math.inf, "f32"))
+        ('tl.full([1, 1], -1.5, tl.float32)', 'tl.full([1, 1], float("-inf"), tl.float32)')
+    """
+    return f"tl.full([1, 1], {bare(literal(term))}, {TRITON_TYPES[term.dtype]})"

@@ -149,6 +149,12 @@ def where(g: GraphBuilder, dtype: D) -> Any:
     )
 
 
+def mask(g: GraphBuilder, dtype: D) -> Any:
+    """What attention adds to its scores: minus infinity, or the least number there is, where nothing is to be seen."""
+    least = -np.inf if dtype in FLOATS else np.iinfo(dtype.numpy()).min if dtype in INTEGERS else True
+    return g.op("Where", g.input("c", 3, 7, dtype=D.BOOL), number(g, dtype, least), number(g, dtype, 0))
+
+
 def odd_numbers(op: str, **attributes: Any) -> Build:
     """Of infinities and of what is no number."""
 
@@ -372,7 +378,7 @@ CASES: Mapping[str, tuple[tuple[D, ...], tuple[Build, ...]]] = {
     "Transpose": ((*ALL, D.BOOL), (unary("Transpose", (2, 3, 5), perm=[1, 2, 0]), unary("Transpose", (3, 7)))),
     "Trilu": ((D.FLOAT, D.INT64, D.BOOL), (unary("Trilu", (2, 3, 5)), unary("Trilu", (5, 3), upper=0))),
     "Unsqueeze": ((D.FLOAT,), (lambda g, d: g.op("Neg", g.op("Unsqueeze", g.input("x", 3, 5, dtype=d), g.ints(1))),)),
-    "Where": ((*ALL, D.BOOL), (where,)),
+    "Where": ((*ALL, D.BOOL), (where, mask)),
 }
 """Operator -> the types it is tried in, and the ways."""
 
