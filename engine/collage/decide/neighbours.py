@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from collage_core.candidates.boundary import boundary_bytes
@@ -10,10 +12,14 @@ from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
 from collage_core.fusion import CandidateKernel, SubGraph
-from collage_core.ir.graph.masks import mask_of
+from collage_core.fusion.cuts import cut_positions
+from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import GUESSED, Beliefs, TargetBelief
 from collage_core.search.moves import Moves
+
+_CUTS = 12
+"""Positions at which kernels may be split; of the 91 stretches between them, only those on plans that are timed run."""
 
 
 def moves_over(pool: CandidatePool, kernels: Iterable[CandidateKernel]) -> Moves:
@@ -32,7 +38,10 @@ def moves_over(pool: CandidatePool, kernels: Iterable[CandidateKernel]) -> Moves
 def reachable_kernels(
     pool: CandidatePool, starts: Sequence[Plan], proposals: Mapping[str, Proposals]
 ) -> Iterator[CandidateKernel]:
-    """Yield kernels of the starts given to whoever takes all of their nodes, and touching pairs of them joined.
+    """Yield what moves make of the kernels of the starts, for whoever takes all of its nodes.
+
+    That is each kernel, touching pairs of them joined, and parts of each between positions at which few tensors cross
+    the graph: otherwise there is nothing into which the kernel of a whole model could be split.
 
     Args:
         pool: Candidates with what they cost.
@@ -42,9 +51,13 @@ def reachable_kernels(
     graph = pool.graph
     marked = mask_of(graph.compilers)  # what calls a function marked as one kernel is joined with nothing
     regions: dict[int, None] = {}
+    ends = [0, *cut_positions(graph, _CUTS), len(graph)]
+    stretches = [(1 << end) - (1 << begin) for begin, end in itertools.combinations(ends, 2)]
     for plan in starts:
         kernels = [kernel.sub_graph for kernel in plan.kernels]
         regions.update((each.nodes, None) for each in kernels)
+        inside = (graph.completed(each.nodes & stretch) for each in kernels for stretch in stretches)
+        regions.update((nodes, None) for nodes in inside if nodes and not nodes & marked)
         for at, one in enumerate(kernels):
             for other in kernels[at + 1 :]:
                 union = SubGraph(graph, graph.completed(one.nodes | other.nodes))
@@ -63,12 +76,24 @@ def reachable_kernels(
 
 
 def beliefs_of(pool: CandidatePool) -> Beliefs:
-    """Return what the pool's costs teach of kernels that have none."""
+    """Return what the pool's costs teach of kernels that have none.
+
+    The first belief of a target is the estimated work, as many times as large as its measured kernels take of it.
+    """
     work, kinds = estimated_work_us(pool.graph), work_kinds(pool.graph)
-    belief = TargetBelief(work, kinds, [GUESSED] * len(work))
     names = {candidate.target.name for candidate in pool}
-    return Beliefs(dict.fromkeys(names, belief), boundary_bytes(pool.values)).learning(
+    measured = [
         (candidate.target.name, candidate.sub_graph.nodes, cost)
         for candidate in pool
         if (cost := pool.selected_us(candidate)) is not None
-    )
+    ]
+    first = {}
+    for name in names:
+        shares = [
+            cost / expected
+            for target, nodes, cost in measured
+            if target == name and (expected := sum(work[index] for index in iterate_bits(nodes)))
+        ]
+        scale = statistics.median(shares) if shares else 1.0
+        first[name] = TargetBelief([scale * each for each in work], kinds, [GUESSED] * len(work))
+    return Beliefs(first, boundary_bytes(pool.values)).learning(measured)
