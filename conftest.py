@@ -29,9 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Asks for one more than there are processors: many tests wait for a process they have started."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return usable + 1
+    """Asks for one process per processor: kernels wait spinning, and with more processes they wait for each other."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def why_not(modules: Iterable[str]) -> str:

@@ -184,12 +184,12 @@ def check(seed: int, scratch: Path) -> None:
         np.testing.assert_allclose(outputs[0].array, right, rtol=1e-3, atol=1e-4 * size, err_msg=artifact.variant)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_random_group_gives_what_the_reference_gives(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8, 300))
+@pytest.mark.parametrize("seed", range(4, 300))
 def test_many_random_groups_give_what_the_reference_gives(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)

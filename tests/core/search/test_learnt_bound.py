@@ -458,6 +458,7 @@ def test_nodes_without_a_kernel_are_an_error() -> None:
         learnt_bound_search(problem, [INVALID] * len(costs_us), guesses, 3.0, lambda _: 0.0)
 
 
+@pytest.mark.slow  # many exact searches
 def test_a_long_chain_is_near_the_optimum_after_a_dozen_runs() -> None:
     """None of 300 candidates is as good as guessed, errors add up, and a dozen numbers cannot tell them all apart."""
     rng = random.Random(0)

@@ -49,6 +49,13 @@ def check(session: Session, model: Path, feeds: Arrays) -> None:
         np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.fixture(scope="module")
+def ranged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a model, and its package for 2 to 64 tokens."""
+    model = attention(tmp_path_factory.mktemp("ranged"))
+    return model, optimized(model, "--input-shapes", "x:[1,2..64,8]", "--toolchains", "onnxruntime")[0]
+
+
 def tokens(batch: int, count: int, seed: int = 0) -> Arrays:
     return {"x": np.random.default_rng(seed).normal(size=(batch, count, 8)).astype(np.float32)}
 
@@ -96,23 +103,22 @@ def test_exact_shapes_go_before_a_range(tmp_path: Path) -> None:
     assert [plan.input_shapes["x"][0] for plan in plans] == [2, SizeRange.between(1, 8)]
 
 
-def test_sizes_outside_a_range_run_after_one_warning(tmp_path: Path) -> None:
-    model = attention(tmp_path)
-    package, _ = optimized(model, "--input-shapes", "x:[1,2..20,8]")
+def test_sizes_outside_a_range_run_after_one_warning(ranged: tuple[Path, Path]) -> None:
+    model, package = ranged
     session = collage.load(package)
 
-    with pytest.warns(OutsideRangeWarning, match=r"tokens is 33, outside 2\.\.20.*optimize the model again"):
-        check(session, model, tokens(1, 33))
+    with pytest.warns(OutsideRangeWarning, match=r"tokens is 93, outside 2\.\.64.*optimize the model again"):
+        check(session, model, tokens(1, 93))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check(session, model, tokens(1, 33))
+        check(session, model, tokens(1, 93))
         check(session, model, tokens(1, 1))
-    assert session.report().outside == ("tokens=33", "tokens=1")
-    assert "tokens=33" in str(session.report())
+    assert session.report().outside == ("tokens=93", "tokens=1")
+    assert "tokens=93" in str(session.report())
     strict = collage.load(package, strict=True)
     check(strict, model, tokens(1, 20))
-    with pytest.raises(FeedError, match=r"tokens is 33, outside 2\.\.20"):
-        strict.run(None, tokens(1, 33))
+    with pytest.raises(FeedError, match=r"tokens is 93, outside 2\.\.64"):
+        strict.run(None, tokens(1, 93))
 
 
 def test_inputs_that_share_a_dimension_have_one_size(tmp_path: Path) -> None:
@@ -120,7 +126,7 @@ def test_inputs_that_share_a_dimension_have_one_size(tmp_path: Path) -> None:
     < ir_version: 10, opset_import: ["": 17] >
     g (float[n, 4] a, float[n, 4] b) => (float[n, 4] c) { s = Add(a, b)  c = Relu(s) }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "add.onnx")
-    package, _ = optimized(tmp_path / "add.onnx", "--input-shapes", "a:[1..9,4]")
+    package, _ = optimized(tmp_path / "add.onnx", "--input-shapes", "a:[1..9,4]", "--toolchains", "onnxruntime")
     session = collage.load(package)
 
     ones = np.ones((3, 4), np.float32)
@@ -198,6 +204,7 @@ def test_each_bucket_runs_its_own_plan(tmp_path: Path, monkeypatch: pytest.Monke
         check(session, model, tokens(1, 70))
 
 
+@pytest.mark.slow  # two searches
 def test_a_second_run_measures_nothing(tmp_path: Path) -> None:
     model = attention(tmp_path)
     own = ["--input-shapes", "x:[1,2..64,8]", "--buckets", 2, "--tuning-db", tmp_path / "tuning.sqlite"]
@@ -305,6 +312,7 @@ def test_a_range_is_timed_at_its_typical_size_or_at_another(tmp_path: Path) -> N
     assert cli("bench", model, package, "--input-shapes", "x:[1,7,8]", *fast).exit_code == 0
 
 
+@pytest.mark.slow  # a search in three precisions
 def test_an_error_is_allowed_for_a_range_too(tmp_path: Path) -> None:
     """Lower precision is chosen at the typical size, and held to the bound at the ends of the range."""
     model = attention(tmp_path)
@@ -319,9 +327,8 @@ def test_an_error_is_allowed_for_a_range_too(tmp_path: Path) -> None:
     assert report["max_error"] <= 0.05
 
 
-def test_what_is_wrong_with_inputs_is_one_message(tmp_path: Path) -> None:
-    model = attention(tmp_path)
-    package, _ = optimized(model, "--input-shapes", "x:[1,2..64,8]", "--toolchains", "onnxruntime")
+def test_what_is_wrong_with_inputs_is_one_message(ranged: tuple[Path, Path]) -> None:
+    model, package = ranged
     session = collage.load(package)
 
     wrong: dict[str, tuple[Any, str]] = {

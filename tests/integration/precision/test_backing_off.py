@@ -68,6 +68,7 @@ def optimized(folder: Path) -> Any:
     )
 
 
+@pytest.mark.slow  # two searches in 8 bits
 def test_the_search_is_repeated_for_a_smaller_error_and_the_package_keeps_to_the_bound(
     tmp_path: Path, tried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
