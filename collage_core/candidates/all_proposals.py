@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from collage_core.candidates.proposals import Proposals, TargetRule, propose
+from collage_core.candidates.proposals import Outcomes, Proposals, TargetRule, propose
 from collage_core.candidates.refusals import TargetFailure
 from collage_core.errors import PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, quantised_groups
@@ -74,11 +74,14 @@ def propose_all(
     closures = {} if before is None else before.closures
     candidates: list[CandidateKernel] = []
     while True:
+        outcomes: Outcomes = {}
         for rule in rules:
             name, failed = rule.target.name, None
             if all(failure.target.name != name for failure in failures):
                 try:
-                    found[name] = propose(rule, graph, bounds, cuts=cuts, groups=groups, closures=closures)
+                    found[name] = propose(
+                        rule, graph, bounds, cuts=cuts, groups=groups, closures=closures, outcomes=outcomes
+                    )
                 except PluginError as error:
                     failed = error
                     failures.append(TargetFailure.of(rule.target, error))

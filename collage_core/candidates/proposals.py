@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from collage_core import plugin_calls
 from collage_core.contract import Joins, Target
@@ -26,6 +27,9 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.graph.work import estimated_work_us
 from collage_core.registry import Toolchain
+
+Outcomes: TypeAlias = dict[tuple[int, int], RuleOutcome]
+"""What rules for several targets found, by the fusion spec's identity and the mask of refused nodes."""
 
 _PLUGIN_RULE = "collage_fusion_spec"
 _NAMES_SHOWN = 3
@@ -104,6 +108,7 @@ def propose(
     cuts: Sequence[int] | None = (),
     groups: Sequence[int] | None = None,
     closures: Closures | None = None,
+    outcomes: Outcomes | None = None,
 ) -> Proposals:
     """Run the rule of one target.
 
@@ -117,6 +122,8 @@ def propose(
         cuts: Positions at which regions may begin and end; None to choose them by estimated work.
         groups: Sets of nodes that no candidate may split; the graph's quantised operators if None.
         closures: Cache of closures of this graph, see `RuleContext`; an empty one if None.
+        outcomes: What rules for several targets found with the other arguments as they are; added to. Such a rule runs
+            once for all of its targets that refuse the same nodes, with the first as the context's target.
 
     Raises:
         PluginError: If the plugin's own rule fails or proposes sub-graphs that cannot be kernels, or its predicates
@@ -130,7 +137,14 @@ def propose(
         groups=quantised_groups(graph) if groups is None else groups,
         closures={} if closures is None else closures,
     )
-    outcome = _outcome(rule, graph, context)
+    key = id(rule.spec), context.refused
+    outcome = outcomes.get(key) if outcomes is not None else None
+    if outcome is None:
+        outcome = _outcome(rule, graph, context)
+        if outcomes is not None and len(rule.spec.targets) > 1:
+            outcomes[key] = outcome
+    if rule.own:
+        outcome = with_whole_groups(outcome, graph, context)
     sub_graphs: Iterable[SubGraph] = outcome.sub_graphs
     if not rule.target.mixable:
         whole = graph.completed(graph.needs_kernel)
@@ -153,7 +167,7 @@ def _outcome(rule: TargetRule, graph: DataflowGraph, context: RuleContext) -> Ru
     outcome = plugin_calls.in_driver(toolchain, rule.own, call, limit_s=limit_s)
     if problem := plugin_calls.in_driver(toolchain, rule.own, functools.partial(_problem, outcome, graph, context)):
         raise PluginError(toolchain, rule.own, problem)
-    return with_whole_groups(outcome, graph, context)
+    return outcome
 
 
 def _problem(outcome: object, graph: DataflowGraph, context: RuleContext) -> str:

@@ -44,8 +44,8 @@ class KernelFunction:
     Attributes:
         name: Global symbol, a valid C identifier.
         model: A model whose graph has the kernel's inputs and outputs, its constants as initializers, and
-            whose nodes are the candidate's. Nested composites are calls to model-local functions with
-            `collage.composite` metadata.
+            whose nodes are the candidate's. Composites inside are calls to model-local functions with
+            `collage.composite` metadata, and so are composites inside those.
         inputs: The graph's inputs in order, row-major, in the model's dtypes.
         outputs: The graph's outputs in order.
         composite: Composite label of the whole candidate, or `""`.

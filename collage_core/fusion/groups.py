@@ -55,7 +55,7 @@ class Group:
     def rank(self) -> tuple[object, ...]:
         """Unique key that orders groups of equal size for processing."""
         label = (self.given.label, self.given.attributes) if self.given is not None else ("", ())
-        return self.low, self.nodes, label, tuple((part.nodes, part.label, part.attributes) for part in self.parts)
+        return self.low, self.nodes, label, tuple(map(_rank, self.parts))
 
     def holds(self, number: int) -> bool:
         """Return whether the group contains a kernel node."""
@@ -154,3 +154,7 @@ def joined_parts(groups: tuple[Group, ...]) -> tuple[Composite, ...]:
 
 def _place(part: Composite) -> int:
     return part.nodes
+
+
+def _rank(part: Composite) -> tuple[int, str, tuple[tuple[str, str], ...], str]:
+    return part.nodes, part.label, part.attributes, repr(part.parts) if part.parts else ""

@@ -6,7 +6,8 @@ import onnx_ir
 
 from collage_core.contract.function import KernelFunction
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.graph.extract import COMPOSITE_METADATA, extract
+from collage_core.ir.graph.extract import extract
+from collage_core.ir.graph.metadata_keys import COMPOSITE_METADATA
 from collage_core.ir.operators.quantising import fold_quantised_weights, quantisable, quantise_products
 from collage_core.ir.values.content import tensor_content_hash
 

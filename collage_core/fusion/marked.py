@@ -9,8 +9,9 @@ from collage_core.contract.support import Supported, Unsupported
 from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.graph.extract import COMPOSITE_METADATA, extract
+from collage_core.ir.graph.extract import extract
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.graph.metadata_keys import COMPOSITE_METADATA
 from collage_core.patterns import FusionPattern, Mismatch
 
 Takes = Callable[[DataflowGraph, int], Supported | Unsupported]

@@ -10,7 +10,7 @@ from functools import cached_property
 import onnx_ir
 
 from collage_core.contract.support import Supported, Unsupported
-from collage_core.ir.graph.canonical import Composite, structural_hash
+from collage_core.ir.graph.canonical import Composite, overlap, structural_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.extract import extract
 from collage_core.ir.graph.footprint import bytes_beside
@@ -72,7 +72,7 @@ class SubGraph:
     def form(self) -> str:
         """What distinguishes it from others of the same nodes: its label, labelled parts, or quantised products."""
         if self.composites:
-            parts = sorted((part.nodes, part.label, part.attributes) for part in self.composites)
+            parts = sorted(self.composites, key=lambda part: part.nodes)
             return f"{self.label}[{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}]"
         if not self.int8:
             return self.label
@@ -176,11 +176,8 @@ class SubGraph:
             return Unsupported("nothing in it needs a kernel")
         if self.graph.completed(self.nodes) != self.nodes:
             return Unsupported("a view lies on its border or is missing between two of its nodes")
-        seen = 0
-        for part in self.composites:
-            if part.nodes & ~self.nodes or part.nodes & seen:
-                return Unsupported(f"its parts are not disjoint subsets of it: {part.label}")
-            seen |= part.nodes
+        if fault := overlap(self.composites, self.nodes):
+            return Unsupported(fault)
         exits = self.exits.bit_count()
         if config.max_exits is not None and exits > config.max_exits:
             return Unsupported(f"{exits} exits, at most {config.max_exits} are allowed")
@@ -217,19 +214,21 @@ class SubGraph:
 
     def as_parts(self) -> tuple[Composite, ...]:
         """Return the labelled parts contributed to a larger sub-graph: the sub-graph itself if it is labelled."""
-        return (Composite(self.label, self.nodes, self.attributes),) if self.label else self.composites
+        if not self.label:
+            return self.composites
+        return (Composite(self.label, self.nodes, self.attributes, self.composites),)
 
     def labelled(self, label: str, attributes: Mapping[str, str] | None = None) -> SubGraph:
-        """Return the same nodes with a label."""
-        return dataclasses.replace(self, label=label, attributes=tuple(sorted((attributes or {}).items())))
+        """Return the same nodes with a label; one that has a label already becomes the only part of it."""
+        own = tuple(sorted((attributes or {}).items()))
+        return dataclasses.replace(self, label=label, attributes=own, composites=self.as_parts())
 
     def completed(self) -> SubGraph | None:
         """Drop views on the border and add views between inside nodes; return None if nothing is left."""
         nodes = self.graph.completed(self.nodes)
         if nodes == self.nodes:
             return self
-        parts = [dataclasses.replace(part, nodes=part.nodes & nodes) for part in self.composites]
-        kept = tuple(part for part in parts if part.nodes)
+        kept = tuple(found for part in self.composites if (found := part.within(nodes)) is not None)
         return dataclasses.replace(self, nodes=nodes, composites=kept) if nodes else None
 
     def _is_outside(self, value: onnx_ir.Value) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import onnx_ir
 
 from collage_core.contract.function import KernelFunction
 from collage_core.errors import ModelError
-from collage_core.ir.graph.canonical import CanonicalForm, Composite
-from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
-from collage_core.ir.graph.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, extract_form
+from collage_core.ir.graph.canonical import CanonicalForm, Composite, overlap
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.extract import COLLAGE_DOMAIN, extract_form
 from collage_core.ir.graph.masks import mask_of
+from collage_core.ir.graph.metadata_keys import COMPILER_METADATA, COMPOSITE_METADATA, PRIMITIVE_METADATA
 from collage_core.ir.operators.quantising import fold_quantised_weights
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
 from collage_core.ir.values.content import constant_of, tensor_content_hash
@@ -97,10 +99,7 @@ class CallSite:
             outputs=tuple(body.outputs),
             text="",
         )
-        parts = [
-            Composite(label, mask_of(form.order[place] for place in places), tuple(attributes))
-            for label, places, attributes in _parts(self.function)
-        ]
+        parts = _parts(self.function, form.order)
         extraction = extract_form(graph, form, name=self.function.name, composites=parts)
         metadata = self.function.metadata_props
         for key, value in metadata.items():
@@ -140,7 +139,7 @@ def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
                 f"call site {node.name!r} has {len(node.inputs)} input(s) and {len(node.outputs)} output(s), "
                 f"its function {len(function.inputs)} and {len(function.outputs)}"
             )
-        _parts(function)
+        _parts(function, range(len(function)))
         arguments = [(value, constant_of(value) is not None) for value in node.inputs]
         found.append(
             CallSite(
@@ -157,18 +156,41 @@ def call_sites(model: onnx_ir.Model) -> tuple[CallSite, ...]:
     return tuple(found)
 
 
-def _parts(function: onnx_ir.Function) -> list[tuple[str, list[int], list[tuple[str, str]]]]:
-    """Return the labelled parts of a kernel: label, positions of its nodes in the function, attributes."""
-    size = len(function)
+def _parts(function: onnx_ir.Function, order: Sequence[int]) -> tuple[Composite, ...]:
+    """Return the labelled parts of a kernel.
+
+    Args:
+        function: The kernel's function.
+        order: Index of each node of the function, by its place there.
+    """
     try:
-        parts = json.loads(function.metadata_props.get(PARTS_METADATA, "[]"))
-        for label, places, attributes in parts:
-            known = isinstance(label, str) and len(set(places)) == len(places) > 0 and set(places) <= set(range(size))
-            if not known or not all(isinstance(text, str) for name, value in attributes for text in (name, value)):
-                raise ValueError(label)
+        parts = tuple(_part(described, order) for described in json.loads(function.metadata_props[PARTS_METADATA]))
+    except KeyError:
+        return ()
     except (TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"kernel {function.name!r} does not say of what parts it is made") from error
-    return [(label, places, [(name, value) for name, value in attributes]) for label, places, attributes in parts]
+    if fault := overlap(parts, mask_of(order)):
+        raise ModelError(f"kernel {function.name!r} does not say of what parts it is made: {fault}")
+    return parts
+
+
+def _part(described: Sequence[Any], order: Sequence[int]) -> Composite:
+    """Return one part of a kernel.
+
+    Raises:
+        TypeError: If the description is not of the form that `apply_partitioning` writes.
+        ValueError: If it names nodes that there are not.
+    """
+    label, places, attributes, parts = described
+    known = isinstance(label, str) and len(set(places)) == len(places) > 0 and set(places) <= set(range(len(order)))
+    if not known or not all(isinstance(text, str) for pair in attributes for text in pair):
+        raise ValueError(label)
+    return Composite(
+        label,
+        mask_of(order[place] for place in places),
+        tuple((name, value) for name, value in attributes),
+        tuple(_part(part, order) for part in parts),
+    )
 
 
 def _hashes(body: onnx_ir.Graph, names: Iterable[str]) -> dict[str, str]:

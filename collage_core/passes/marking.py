@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import onnx_ir
 
 from collage_core.fusion.kernel import quantise_body
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.graph.canonical import CanonicalForm, canonical_form
-from collage_core.ir.graph.dataflow import COMPILER_METADATA, PRIMITIVE_METADATA, DataflowGraph
-from collage_core.ir.graph.extract import COLLAGE_DOMAIN, COMPOSITE_METADATA, MIN_IR_VERSION, copied_graph
+from collage_core.ir.graph.canonical import CanonicalForm, Composite, canonical_form
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.extract import COLLAGE_DOMAIN, MIN_IR_VERSION, copied_graph
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.graph.metadata_keys import COMPILER_METADATA, COMPOSITE_METADATA, PRIMITIVE_METADATA
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
 from collage_core.ir.values.content import tensor_content_hash
 from collage_core.ir.values.tensor_spec import ValueKind
@@ -26,7 +28,8 @@ NODES_METADATA = "collage.nodes"
 INT8_METADATA = "collage.int8"
 """Metadata key of a function in which core quantised products: its scales are Constant nodes."""
 PARTS_METADATA = "collage.composites"
-"""Metadata key of a function: its labelled parts, as JSON: label, positions of nodes in the body, attributes."""
+"""Metadata key of a function: its labelled parts, as JSON, each with label, places of its nodes in the body, attributes
+and the parts inside it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +101,7 @@ class MarkedFunctions:
             function.metadata_props[INT8_METADATA] = "1"
         if sub_graph.composites:
             position = {index: place for place, index in enumerate(form.order)}
-            function.metadata_props[PARTS_METADATA] = json.dumps(
-                [
-                    [part.label, sorted(position[i] for i in iterate_bits(part.nodes)), list(part.attributes)]
-                    for part in sub_graph.composites
-                ]
-            )
+            function.metadata_props[PARTS_METADATA] = json.dumps(_described(sub_graph.composites, position))
         return function
 
     def _symbol(self, wanted: str) -> str:
@@ -180,6 +178,18 @@ def give_call(graph: DataflowGraph, index: int, mark: Mark) -> bool:
         return False
     function.metadata_props.update({COMPILER_METADATA: mark.toolchain, TARGET_METADATA: mark.target})
     return True
+
+
+def _described(parts: Sequence[Composite], position: Mapping[int, int]) -> list[list[Any]]:
+    return [
+        [
+            part.label,
+            sorted(position[index] for index in iterate_bits(part.nodes)),
+            list(part.attributes),
+            _described(part.parts, position),
+        ]
+        for part in parts
+    ]
 
 
 def _bind(body: onnx_ir.Graph) -> None:

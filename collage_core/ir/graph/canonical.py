@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir
 
@@ -28,11 +28,45 @@ class Composite:
         label: Name of the pattern, e.g. `"cutlass.dense_bias_relu"`.
         nodes: Mask of its nodes.
         attributes: Result of the pattern's `attrs_getter`, as sorted pairs.
+        parts: Labelled parts inside, disjoint.
     """
 
     label: str
     nodes: int
     attributes: tuple[tuple[str, str], ...] = ()
+    parts: tuple[Composite, ...] = ()
+
+    def within(self, nodes: int) -> Composite | None:
+        """Return what is left of it inside a set of nodes; None if nothing is."""
+        inside = tuple(found for part in self.parts if (found := part.within(nodes)) is not None)
+        return dataclasses.replace(self, nodes=self.nodes & nodes, parts=inside) if self.nodes & nodes else None
+
+    @property
+    def fault(self) -> str:
+        """Why its parts are not its own; empty if they are."""
+        return overlap(self.parts, self.nodes)
+
+    def in_order(self, order: Mapping[int, int]) -> str:
+        """Return it as text, equal for equal composites of equal candidates.
+
+        Args:
+            order: Place of each node in the candidate.
+        """
+        inside = sorted(part.in_order(order) for part in self.parts)
+        text = f"{self.label}{self.attributes}{sorted(order[index] for index in iterate_bits(self.nodes))}"
+        return f"{text}{inside}" if inside else text
+
+
+def overlap(parts: Iterable[Composite], nodes: int) -> str:
+    """Say which of some composites leaves a set of nodes or shares a node with an earlier one; empty if none does."""
+    free = nodes
+    for part in parts:
+        if part.nodes & ~free:
+            return f"its parts are not disjoint subsets of it: {part.label}"
+        if part.fault:
+            return part.fault
+        free &= ~part.nodes
+    return ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,10 +106,7 @@ def canonical_form(graph: DataflowGraph, nodes: int, composites: Iterable[Compos
     for sink in sinks:
         _walk(graph, nodes, sink, order)
     text, inputs, constants, outputs = _written(graph, nodes, order)
-    labels = sorted(
-        f"{part.label}{part.attributes}{sorted(order[index] for index in iterate_bits(part.nodes))}"
-        for part in composites
-    )
+    labels = sorted(part.in_order(order) for part in composites)
     return CanonicalForm(tuple(order), inputs, constants, outputs, "\n".join([text, *labels]))
 
 

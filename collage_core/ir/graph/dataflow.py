@@ -9,6 +9,7 @@ import onnx_ir
 
 from collage_core.ir.graph.call_kind import kind_of_node
 from collage_core.ir.graph.masks import iterate_bits, mask_of, union_of
+from collage_core.ir.graph.metadata_keys import COMPILER_METADATA, PRIMITIVE_METADATA
 from collage_core.ir.graph.signature import node_signature
 from collage_core.ir.graph.walk import (
     bodies,
@@ -24,9 +25,6 @@ from collage_core.ir.values.content import constant_of
 from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import size_symbols, typical_sizes
 from collage_core.ir.values.tensor_spec import TensorSpec, ValueKind
-
-PRIMITIVE_METADATA = "collage.primitive"
-COMPILER_METADATA = "collage.compiler"
 
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 

@@ -10,10 +10,10 @@ import onnx_ir
 from collage_core.ir.graph.canonical import CanonicalForm, Composite, canonical_form
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.graph.metadata_keys import COMPOSITE_METADATA
 from collage_core.ir.values.tensor_spec import TensorSpec
 
 COLLAGE_DOMAIN = "collage"
-COMPOSITE_METADATA = "collage.composite"
 MIN_IR_VERSION = 10
 """First IR version whose functions keep metadata and types of inner values."""
 
@@ -49,7 +49,7 @@ def extract(graph: DataflowGraph, nodes: int, *, name: str, composites: Sequence
         graph: The graph.
         nodes: Mask of the candidate's nodes.
         name: Name of the new graph.
-        composites: Labelled parts, which become functions of the new model.
+        composites: Labelled parts, which become functions of the new model, as those inside them do.
     """
     return extract_form(graph, canonical_form(graph, nodes, composites), name=name, composites=composites)
 
@@ -61,7 +61,7 @@ def extract_form(
     body = copied_graph(graph, form, name=name, constants_are_inputs=False)
     model = onnx_ir.Model(body, ir_version=max(graph.model.ir_version, MIN_IR_VERSION), producer_name="collage")
     if composites:
-        _call_composites(model, graph, form, composites)
+        _Composites(model, graph).call(body, form, (*body.inputs, *body.initializers.values()), composites)
     return Extraction(
         model=model,
         inputs=tuple(graph.spec(value) for value in form.inputs),
@@ -110,42 +110,70 @@ def _inline_calls(body: onnx_ir.Graph, functions: Mapping[onnx_ir.OperatorIdenti
     InlinePass()(onnx_ir.Model(body, ir_version=MIN_IR_VERSION, functions=copies))
 
 
-def _call_composites(
-    model: onnx_ir.Model, graph: DataflowGraph, form: CanonicalForm, composites: Sequence[Composite]
-) -> None:
-    body = model.graph
-    new_nodes = dict(zip(form.order, body, strict=True))
-    new_values = dict(zip((*form.inputs, *form.constants), (*body.inputs, *body.initializers.values()), strict=True))
-    for index, node in new_nodes.items():
-        new_values.update(zip(graph.nodes[index].outputs, node.outputs, strict=True))
-    order = {index: position for position, index in enumerate(form.order)}
-    ranked = sorted(composites, key=lambda part: min(order[index] for index in iterate_bits(part.nodes)))
-    for number, part in enumerate(ranked):
-        inner = canonical_form(graph, part.nodes)
-        function = onnx_ir.Function(
-            COLLAGE_DOMAIN,
-            f"composite_{number}",
-            graph=copied_graph(graph, inner, name=f"composite_{number}", constants_are_inputs=True),
-            attributes=(),
-        )
+class _Composites:
+    """Replaces labelled parts of a copied candidate by calls of functions, and likewise the parts inside them.
+
+    Args:
+        model: Receives the functions.
+        graph: The graph that the candidate was copied from.
+    """
+
+    def __init__(self, model: onnx_ir.Model, graph: DataflowGraph) -> None:
+        self._model = model
+        self._graph = graph
+
+    def call(
+        self,
+        body: onnx_ir.Graph,
+        form: CanonicalForm,
+        given: Sequence[onnx_ir.Value],
+        composites: Sequence[Composite],
+        prefix: str = "composite",
+    ) -> None:
+        """Call the parts of one body.
+
+        Args:
+            body: The copy.
+            form: What was copied.
+            given: The copy's values for the form's inputs and constants, in order.
+            composites: The parts.
+            prefix: Beginning of the functions' names.
+        """
+        graph = self._graph
+        new_nodes = dict(zip(form.order, body, strict=True))
+        new_values = dict(zip((*form.inputs, *form.constants), given, strict=True))
+        for index, node in new_nodes.items():
+            new_values.update(zip(graph.nodes[index].outputs, node.outputs, strict=True))
+        order = {index: position for position, index in enumerate(form.order)}
+        ranked = sorted(composites, key=lambda part: min(order[index] for index in iterate_bits(part.nodes)))
+        for number, part in enumerate(ranked):
+            inner = canonical_form(graph, part.nodes)
+            function = self._function(part, inner, f"{prefix}_{number}")
+            call = onnx_ir.Node(
+                COLLAGE_DOMAIN,
+                function.name,
+                [new_values[value] for value in (*inner.inputs, *inner.constants)],
+                outputs=[_like(new_values[value]) for value in inner.outputs],
+                name=f"{part.label}_{number}",
+            )
+            old = [new_nodes[index] for index in iterate_bits(part.nodes)]
+            onnx_ir.convenience.replace_nodes_and_values(
+                body, old[-1], old, [call], [new_values[value] for value in inner.outputs], call.outputs
+            )
+            new_values.update(zip(inner.outputs, call.outputs, strict=True))
+        body.opset_imports.setdefault(COLLAGE_DOMAIN, 1)
+        body.sort()
+
+    def _function(self, part: Composite, form: CanonicalForm, name: str) -> onnx_ir.Function:
+        body = copied_graph(self._graph, form, name=name, constants_are_inputs=True)
+        if part.parts:
+            self.call(body, form, body.inputs, part.parts, name)
+        function = onnx_ir.Function(COLLAGE_DOMAIN, name, graph=body, attributes=())
         function.metadata_props[COMPOSITE_METADATA] = part.label
         for key, value in part.attributes:
             function.metadata_props[f"{COMPOSITE_METADATA}.{key}"] = value
-        model.functions[function.identifier()] = function
-        call = onnx_ir.Node(
-            COLLAGE_DOMAIN,
-            function.name,
-            [new_values[value] for value in (*inner.inputs, *inner.constants)],
-            outputs=[_like(new_values[value]) for value in inner.outputs],
-            name=f"{part.label}_{number}",
-        )
-        old = [new_nodes[index] for index in iterate_bits(part.nodes)]
-        onnx_ir.convenience.replace_nodes_and_values(
-            body, old[-1], old, [call], [new_values[value] for value in inner.outputs], call.outputs
-        )
-        new_values.update(zip(inner.outputs, call.outputs, strict=True))
-    body.opset_imports.setdefault(COLLAGE_DOMAIN, 1)
-    body.sort()
+        self._model.functions[function.identifier()] = function
+        return function
 
 
 def _like(value: onnx_ir.Value) -> onnx_ir.Value:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir
 
+from collage_core.ir.graph.metadata_keys import COMPOSITE_METADATA, PRIMITIVE_METADATA
 from collage_core.ir.graph.walk import bodies
 from collage_core.ir.values.content import constant_of, tensor_content_hash
 from collage_core.ir.values.tensor_spec import TensorSpec
@@ -72,9 +73,10 @@ def _spec_text(spec: TensorSpec) -> str:
 def _operator(node: onnx_ir.Node, model: onnx_ir.Model) -> str:
     function = model.functions.get(node.op_identifier())
     if function is not None:
-        # A call is its body: the function's own name says nothing.
+        # A call is its body, and its label if it is a labelled part: the function's own name says nothing.
         numbers = {value: f"o{position}" for position, value in enumerate(function.inputs)}
-        return f"function {_graph(function.graph, numbers, model)}"
+        label = "" if PRIMITIVE_METADATA in function.metadata_props else function.metadata_props.get(COMPOSITE_METADATA)
+        return f"function {label or ''}{_graph(function.graph, numbers, model)}"
     version = node.version or model.opset_imports.get(node.domain, 0)
     return f"{node.domain}::{node.op_type}:{node.overload}@{version}"
 

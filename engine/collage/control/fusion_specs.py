@@ -24,7 +24,8 @@ def with_own_rules(rules: Sequence[TargetRule], given: Mapping[str, OwnRule]) ->
     Args:
         rules: Rules of every participating target.
         given: Rules by target list, written as for `--toolchains`: `"openvino"` or `"onnxruntime,openvino"`. One
-            rule for several targets is one fusion spec; each of its candidates is offered to each of them.
+            rule for several targets is one fusion spec: it runs once for those that refuse the same nodes, with the
+            first as its context's target, and each of its candidates is offered to each of them.
 
     Raises:
         UsageError: If no participating target is named, a target is named twice, or a given object is not a rule.

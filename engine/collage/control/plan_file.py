@@ -7,8 +7,9 @@
 
 `kernels` is the plan. If the key is missing or null, the cheapest plan under `costs` (possibly edited) is taken. A
 kernel requires only `target` and `nodes`, a cost also `cost_us`; other keys are informational, as `ranges` is, which
-says how the ranges of 8-bit integers were chosen. Views (`Reshape` and the like) belong to their kernel automatically,
-whether listed or not.
+says how the ranges of 8-bit integers were chosen. A kernel made of a library's own kernels names those in `parts`, each
+with `composite`, `nodes`, and `parts` of its own, if it has any. Views (`Reshape` and the like) belong to their kernel
+automatically, whether listed or not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from collage.control.kernel_parts import Part, described, read_parts
 from collage.errors import PlanFileError
 from collage.report.files import write_text
 from collage_core.candidates.plan import Plan
@@ -44,6 +46,7 @@ class Entry:
         cost_us: Cost in microseconds; None if the file does not give it.
         int8: Ranges of the activations that are quantised, by name of the product that reads them; None for a product
             of which only the weight is quantised.
+        parts: Labelled parts inside; None if the file does not say.
     """
 
     target: str
@@ -51,6 +54,7 @@ class Entry:
     composite: str = ""
     cost_us: float | None = None
     int8: Mapping[str, Range | None] = dataclasses.field(default_factory=dict)
+    parts: tuple[Part, ...] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,8 @@ def _entry(kernel: CandidateKernel, cost_us: float) -> dict[str, Any]:
     facts: dict[str, Any] = {"target": kernel.target.name, "cost_us": round(cost_us, 3)}
     if kernel.sub_graph.label:
         facts["composite"] = kernel.sub_graph.label
+    if kernel.sub_graph.composites:
+        facts["parts"] = described(kernel.sub_graph.graph, kernel.sub_graph.composites)
     if kernel.sub_graph.int8:
         names = kernel.sub_graph.graph.names
         facts["int8"] = {names[each.node]: _as_list(each.span) for each in kernel.sub_graph.int8}
@@ -176,7 +182,12 @@ def _read(source: str, where: str, value: object, priced: bool) -> Entry:
     if cost_us is not None and (type(cost_us) not in (int, float) or not 0 <= cost_us < math.inf):
         raise PlanFileError(source, f'"cost_us" of {where} is a number of microseconds, not {cost_us!r}')
     return Entry(
-        target=target, nodes=tuple(nodes), composite=composite, cost_us=cost_us, int8=_ranges(source, where, value)
+        target=target,
+        nodes=tuple(nodes),
+        composite=composite,
+        cost_us=cost_us,
+        int8=_ranges(source, where, value),
+        parts=None if value.get("parts") is None else read_parts(source, where, value["parts"]),
     )
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from collage.control.known_kernels import KnownKernels
 from collage.control.plan_file import Entry, PlanFile
 from collage.errors import PlanFileError
 from collage_core.candidates.plan import Plan
@@ -13,7 +14,7 @@ from collage_core.candidates.priced import priced_pool
 from collage_core.candidates.proposals import Proposals
 from collage_core.contract import Target
 from collage_core.errors import NoCoverError, PartitioningError, did_you_mean
-from collage_core.fusion import CandidateKernel, FusionSpec, Partitioning, SubGraph, UnionRule
+from collage_core.fusion import CandidateKernel, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Int8Product, quantisable
 from collage_core.search import CopyCosts, SearchTarget
@@ -78,13 +79,7 @@ class _Reader:
         self._file = file
         self._graph = graph
         self._targets = {target.name: target for target in targets}
-        self._known: dict[tuple[str, int, str], CandidateKernel] = {}
-        self._specs: dict[str, FusionSpec] = {}
-        for each in proposals:
-            target = each.rule.target.name
-            self._specs[target] = each.rule.spec
-            for candidate in each.candidates:
-                self._known.setdefault((target, candidate.sub_graph.nodes, candidate.sub_graph.label), candidate)
+        self._known = KnownKernels(file.source, graph, proposals)
 
     def candidate(self, entry: Entry) -> CandidateKernel | None:
         """Return an entry as a candidate; None if it has views only."""
@@ -93,8 +88,23 @@ class _Reader:
         if target is None:
             names = ", ".join(self._targets) or "none"
             raise self._error(f"target {entry.target!r} takes no part here; those that do: {names}")
-        nodes = 0
-        for name in entry.nodes:
+        nodes = graph.completed(self._nodes(entry.nodes))
+        if not nodes:
+            return None
+        if entry.int8 or target.quantises:
+            return CandidateKernel(self._quantised(entry, target, nodes), self._known.given(target), target)
+        known = self._known.find(target, nodes, entry, self._nodes)
+        if known is not None:
+            return known
+        if entry.composite or entry.parts:
+            made = entry.composite or " and ".join(part.composite for part in entry.parts or ())
+            raise self._error(f"{target.name} has no kernel {made!r} of {', '.join(entry.nodes[:3])}")
+        return CandidateKernel(SubGraph(graph, nodes), self._known.spec(target), target)
+
+    def _nodes(self, names: Iterable[str]) -> int:
+        """Return nodes by name, as a mask."""
+        graph, nodes = self._graph, 0
+        for name in names:
             try:
                 nodes |= 1 << graph.index_of(name)
             except KeyError:
@@ -102,18 +112,7 @@ class _Reader:
                     f"the model has no node {name!r}{did_you_mean(name, graph.names)}. Names are those of the prepared "
                     "model, as --save-plan and `collage explain` give them"
                 ) from None
-        nodes = graph.completed(nodes)
-        if not nodes:
-            return None
-        spec = FusionSpec(name=self._file.source, rule=UnionRule(()), targets=(target,))
-        if entry.int8 or target.quantises:
-            return CandidateKernel(self._quantised(entry, target, nodes), spec, target)
-        known = self._known.get((target.name, nodes, entry.composite))
-        if known is not None:
-            return known
-        if entry.composite:
-            raise self._error(f"{target.name} has no kernel {entry.composite!r} of {', '.join(entry.nodes[:3])}")
-        return CandidateKernel(SubGraph(graph, nodes), self._specs.get(target.name, spec), target)
+        return nodes
 
     def _quantised(self, entry: Entry, target: Target, nodes: int) -> SubGraph:
         """Return a sub-graph of which some products are quantised."""

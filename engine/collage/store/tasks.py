@@ -26,7 +26,8 @@ from collage_core.fusion.kernel import kernel_function
 from collage_core.fusion.marked import marked_call
 from collage_core.fusion.spec import measured_as
 from collage_core.fusion.sub_graph import SubGraph
-from collage_core.ir.graph.dataflow import COMPILER_METADATA, DataflowGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.metadata_keys import COMPILER_METADATA
 from collage_core.passes.marking import TARGET_METADATA
 
 COST_METADATA = "collage.cost_us"

@@ -7,7 +7,7 @@ import dataclasses
 import onnx_ir
 
 from collage_core.contract import KernelFunction, Target, Unsupported
-from collage_core.ir.graph.extract import COMPOSITE_METADATA
+from collage_core.ir.graph.metadata_keys import COMPOSITE_METADATA
 from collage_core.ir.values.content import constant_of
 from collage_core.patterns import Mismatch, match_model
 from collage_cudnn.described import Described, Operand

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from collage.control.fusion_specs import with_own_rules
+from collage_core.candidates.all_proposals import propose_all
 from collage_core.candidates.proposals import propose
 from collage_core.contract import Target
 from collage_core.errors import PluginError, UsageError
@@ -15,6 +17,7 @@ from collage_core.fusion import (
     FusionRule,
     OnlyValidRule,
     OpCallByKindRule,
+    RuleContext,
     RuleOutcome,
     SubGraph,
     SubGraphConfig,
@@ -53,6 +56,36 @@ def test_a_rule_for_several_targets_is_one_spec_whose_candidates_each_of_them_ma
         (B, ("exp_0",), ""),
         (B, ("tanh_0",), ""),
     ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted(FusionRule):
+    """Single nodes that are not refused, and how often that was asked for, by whom."""
+
+    asked: list[str]
+
+    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
+        self.asked.append(context.target.name)
+        return OpCallByKindRule().propose(graph, context)
+
+
+def test_a_rule_for_several_targets_runs_once_for_those_that_refuse_the_same() -> None:
+    workload = graph()
+    counted = Counted([])
+    rules = with_own_rules([rule_of(A), rule_of(B), rule_of(C)], {"a,b,c": counted})
+    assert propose_all(rules, workload, CandidateBounds()).covered == workload.all_mask
+    assert counted.asked == ["a"]
+
+    counted.asked.clear()
+    refuses = rule_of(B, query={workload.index_of("exp_0"): "not here"})
+    found = propose_all(
+        with_own_rules([rule_of(A), refuses, rule_of(C)], {"a,b,c": counted}), workload, CandidateBounds()
+    ).by_target
+
+    assert counted.asked == ["a", "b"]
+    assert [each.sub_graph.names for each in found["b"].candidates] == [("relu_0",), ("tanh_0",)]
+    for target in (A, C):
+        assert [each.target for each in found[target.name].candidates] == [target] * 3
 
 
 def test_candidates_of_a_shared_spec_compete() -> None:

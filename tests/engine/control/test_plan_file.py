@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,14 @@ from collage.errors import PlanFileError
 from collage.explore.fixed_plan import measured_plan
 from collage.report.progress import SilentProgress
 from collage_core.candidates.all_proposals import propose_all
+from collage_core.candidates.chosen_plan import as_plan
 from collage_core.candidates.plan import Plan
-from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning
+from collage_core.candidates.proposals import propose
+from collage_core.fusion import CandidateBounds, CandidateKernel, Partitioning, SubGraph
+from collage_core.ir.graph.canonical import Composite
 from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.passes.apply import apply_partitioning
+from collage_core.passes.call_sites import call_sites
 from collage_testing.graphs import GraphBuilder
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of, rule_of
 
@@ -129,9 +135,80 @@ def test_a_kernel_of_a_pattern_keeps_its_label_and_what_goes_with_it() -> None:
     assert document["kernels"][1]["composite"] == "blas.exp"
 
 
+def made_of_kernels(graph: DataflowGraph) -> list[CandidateKernel]:
+    """The whole on target A: as it is, of two kernels of its library, and of two of which one holds two more."""
+    relu, exp, tanh = (1 << graph.index_of(name) for name in ("relu_0", "exp_0", "tanh_0"))
+    view = 1 << graph.index_of("reshape_0")
+    pair = Composite("a.pair", relu | view | exp, parts=(Composite("a.one", relu), Composite("a.one", exp)))
+    forms: list[tuple[Composite, ...]] = [
+        (),
+        (Composite("a.one", relu), Composite("a.two", exp | tanh)),
+        (Composite("a.three", relu | view | exp | tanh, parts=(pair,)),),
+    ]
+    [whole] = [kernel(graph, A)]
+    return [CandidateKernel(SubGraph(graph, whole.sub_graph.nodes, "", form), rule_of(A).spec) for form in forms]
+
+
+def by_form(candidate: CandidateKernel) -> float:
+    """What a kernel costs: 1 with composites three deep, 25 with others or none."""
+    return 1.0 if any(part.parts for part in candidate.sub_graph.composites) else 25.0
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_kernel_made_of_a_librarys_own_kernels_is_the_one_that_is_loaded(tmp_path: Path, place: int) -> None:
+    graph, path = chain(), tmp_path / "plan.json"
+    forms = made_of_kernels(graph)
+    proposals = dataclasses.replace(propose(rule_of(A), graph, CandidateBounds()), candidates=tuple(forms))
+    plan = Plan(
+        name="mixed-1", single=True, partitioning=Partitioning(graph, (forms[place],)), costs_us=(1.0,), dispatch_us=0.0
+    )
+    write_plan(path, plan_document(plan, None, model="m", nodes=4))
+
+    [loaded] = planned(read_plan(path), graph, [A], [proposals]).kernels
+
+    assert loaded == forms[place]
+
+
+def test_of_forms_of_one_kernel_the_cheapest_in_a_file_is_taken(tmp_path: Path) -> None:
+    graph, path = chain(), tmp_path / "plan.json"
+    forms = made_of_kernels(graph)
+    proposals = dataclasses.replace(propose(rule_of(A), graph, CandidateBounds()), candidates=tuple(forms))
+    measured = pool_of(graph, by_form, *forms)
+    found = as_plan(measured.pool, "mixed", measured.pool.engine().run(), single=True)
+    assert (found.costs_us, found.kernels) == ((1.0,), (forms[2],))
+    write_plan(path, plan_document(found, measured.pool, model="m", nodes=4))
+    edited(path, lambda d: d.pop("kernels"))
+
+    plan = planned(read_plan(path), graph, [A], [proposals])
+
+    assert (plan.costs_us, plan.kernels) == ((1.0,), (forms[2],))
+    [site] = call_sites(apply_partitioning(plan.partitioning))
+    labels = [each.metadata_props["collage.composite"] for each in site.kernel_function().model.functions.values()]
+    assert sorted(labels) == ["a.one", "a.one", "a.pair", "a.three"]
+
+
+def deeper(parts: Any, times: int) -> Any:
+    return deeper([{"composite": "x", "nodes": ["relu_0"], "parts": parts}], times - 1) if times else parts
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (lambda d: d["kernels"][0].update(parts={}), r'"parts" of kernels\[0\] is not a list'),
+        (lambda d: d["kernels"][0].update(parts=[7]), r'kernels\[0\].parts\[0\] needs a "composite"'),
+        (
+            lambda d: d["kernels"][0].update(parts=[{"composite": "x", "nodes": []}]),
+            r'kernels\[0\].parts\[0\] needs "nodes"',
+        ),
+        (
+            lambda d: d["kernels"][0].update(parts=[{"composite": "x", "nodes": ["rely_0"]}]),
+            "no node 'rely_0'; did you mean 'relu_0'",
+        ),
+        (
+            lambda d: d["kernels"][0].update(parts=[{"composite": "x", "nodes": ["relu_0"]}]),
+            "a has no kernel 'x' of relu_0",
+        ),
+        (lambda d: d["kernels"][0].update(parts=deeper([], 300)), "are more than 50 deep"),
         (lambda d: d["kernels"][0].update(target="c"), "target 'c' takes no part here; those that do: a, b"),
         (lambda d: d["kernels"][0].update(nodes=["rely_0"]), "no node 'rely_0'; did you mean 'relu_0'"),
         (lambda d: d["kernels"].pop(), "no kernel holds 'tanh_0'"),

@@ -403,7 +403,10 @@ def forget_an_artifact(proto: onnx.ModelProto, manifest: dict[str, Any]) -> None
         (remark("collage.nodes", "[1]"), "call site 'k0000' does not say which nodes it stands for"),
         (remark("collage.nodes", "[" * 100_000), "call site 'k0000' does not say which nodes it stands for"),
         (remark("collage.composites", "7"), "does not say of what parts it is made"),
-        (remark("collage.composites", '[["l", [9], []]]'), "does not say of what parts it is made"),
+        (remark("collage.composites", '[["l", [9], [], []]]'), "does not say of what parts it is made"),
+        (remark("collage.composites", '[["l", [0], []]]'), "does not say of what parts it is made"),
+        (remark("collage.composites", '[["l", [0], [], [["m", [7], [], []]]]]'), "does not say of what parts it is"),
+        (remark("collage.composites", '[["l", [0], [], []], ["m", [0], [], []]]'), "not disjoint subsets of it: m"),
         (remark("collage.compiler", "openvino"), "'k0000' is of 'openvino' in its model, of 'mock' in its manifest"),
         (remark("collage.target", "mock(x=1)"), r"'k0000' is of 'mock\(x=1\)' in its model, of 'mock' in its"),
         (forget_a_call, "call site 'k0002' is in its manifest and not in its model"),
@@ -418,7 +421,7 @@ def test_a_model_that_is_not_what_the_manifest_says_is_refused(saved: Path, chan
     def rewritten(entries: Entries, manifest: dict[str, Any]) -> None:
         proto = onnx.ModelProto.FromString(entries["model.onnx"])
         for function in proto.functions:  # each a composite of its one node, so that there is one to be changed
-            function.metadata_props.add(key="collage.composites", value='[["label", [0], []]]')
+            function.metadata_props.add(key="collage.composites", value='[["label", [0], [], []]]')
         change(proto, manifest)
         entries["model.onnx"] = proto.SerializeToString()
 
