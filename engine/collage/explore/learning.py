@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
 from collage.explore.measuring import is_operator, measured
-from collage.explore.profiling import NodeTimes, first_beliefs, profiles_of
+from collage.explore.profiling import NodeTimes, first_beliefs, profiles_of, spared
 from collage.explore.proposing import weights_from_work
 from collage_core.candidates.boundary import boundary_bytes
 from collage_core.candidates.costs import CacheKey
@@ -80,7 +80,9 @@ def knowing_nothing(exploration: Exploration) -> Knowledge:
     work, kinds = estimated_work_us(graph), work_kinds(graph)
     beliefs = Beliefs(
         {
-            rule.target.name: TargetBelief(work, kinds, [GUESSED] * len(work), seed=seed)
+            rule.target.name: TargetBelief(
+                work, kinds, [GUESSED] * len(work), spared(exploration, rule.target), seed=seed
+            )
             for seed, rule in enumerate(exploration.setup.rules)
         },
         boundary_bytes(exploration.pool.values),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import onnx_ir
 import pytest
 
+from collage.explore import profiling
 from collage.explore.exhaustive import explore_exhaustively
 from collage.explore.exploration import ExplorationSetup, Explored
 from collage.explore.lazy import explore_lazily
@@ -19,7 +20,7 @@ from collage_core.contract import Joins, Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_testing import chain
+from collage_testing import GraphBuilder, chain
 from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of, setup_of
 
 A, B = a_target("a"), a_target("b")
@@ -302,3 +303,32 @@ def test_of_targets_that_exclude_each_other_the_plan_is_the_best_of_those_withou
     assert total(one, other, third) == min(without_b, without_a) == without_b
     assert without_b[0] == pytest.approx(6 * 10 + 6 * 40 + 2 * 5.1)
     assert without_a[0] == pytest.approx(6 * 12 + 6 * 40 + 2 * 5.1)
+
+
+@pytest.mark.parametrize(("spared", "found"), [(2e-4, True), (0.0, False)])
+def test_a_compiler_is_tried_where_joining_spares_a_large_tensor(
+    spared: float, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone its operators take longer than another toolchain's, so nothing else speaks for the two as one kernel."""
+    monkeypatch.setattr(profiling, "_SPARED_US_PER_BYTE", spared)
+    native, library = a_target("native", joins=Joins.NATIVE), a_target("library")
+    g = GraphBuilder()
+    large = g.op("Add", g.op("MatMul", g.input("x", 1, 64), g.weight("w", 64, 2048)), g.weight("b", 2048, 1))
+    graph = DataflowGraph(g.model(g.op("Exp", g.op("ReduceMax", large, g.ints(1), keepdims=0))))
+    costs_us = {
+        "native": {"Add": 2500.0, "ReduceMax": 3000.0, "Exp": 10.0},
+        "library": {"MatMul": 50.0, "Add": 2000.0, "ReduceMax": 2000.0, "Exp": 5.0},
+    }
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        cost = by_operator(costs_us)(candidate)
+        both = {"add_0", "reducemax_0"} <= set(candidate.sub_graph.names)
+        return cost - 4500.0 if both and candidate.target == native and isinstance(cost, float) else cost
+
+    source = FakeSource(truth)
+    rules = [rule_of(native, refuses=["MatMul"]), rule_of(library)]
+    exploration = explore_lazily(setup_of(source, rules), empty_pool(graph, source))
+
+    kernels = [exploration.pool.candidate(each) for each in exploration.result.candidates]
+    joined = any(each.target == native and {"add_0", "reducemax_0"} <= set(each.sub_graph.names) for each in kernels)
+    assert joined == found
