@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
+from collage.prepare.constant_outputs import make_outputs_views
 from collage.prepare.fold import Folder
 from collage.prepare.merge import fuse_batch_normalization, fuse_padding, merge_equal_nodes
 from collage.prepare.opset import upgrade_opset
@@ -70,7 +71,8 @@ def prepare(
     Returns:
         A model with static inputs (but for extents that are ranges or may stay free), one version of the default opset
         (`prepare_opset` says which), IR version at least 10, unique node and value names, no functions but kernels, no
-        dead node and no Constant node except where a graph output is constant.
+        dead node and no Constant node but of strings. A graph output that is constant is the Identity of an
+        initializer.
 
     Raises:
         InputShapeError: If an input dimension stays free that may not, or a shape contradicts the model.
@@ -122,6 +124,7 @@ def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, 
         with blamed_on(model):
             _simplify(model)
     separate_dequantized(model.graph)
+    make_outputs_views(model.graph)
     _check_kernels(model)
     common_passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     common_passes.RemoveUnusedOpsetsPass()(model)

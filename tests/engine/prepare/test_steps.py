@@ -9,6 +9,9 @@ import pytest
 from collage.prepare.opset import TARGET_OPSET
 from collage.prepare.steps import prepare
 from collage.reference import evaluate, relative_error
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.values.content import constant_of
 from tests.engine.prepare.preparing import assert_idempotent, check, operators, parse
 
 
@@ -42,11 +45,31 @@ def test_two_outputs_of_one_value_keep_their_names() -> None:
     )
 
 
-def test_a_constant_output_stays_a_constant() -> None:
-    check(
+def test_a_constant_output_is_a_view_of_an_initializer() -> None:
+    model = check(
         """g (float[2] x) => (float[2] y, int64[1] s) { y = Neg(x)  s = Shape(x) }""",
-        ["Neg", "Constant"],
+        ["Neg", "Identity"],
     )
+
+    graph = DataflowGraph(model)
+    assert [graph.nodes[index].op_type for index in iterate_bits(graph.needs_kernel)] == ["Neg"]
+
+
+@pytest.mark.parametrize("given", ["value = float[2] {1.5, 2}", "value_floats = [1.5, 2.0]", "value_ints = [3]"])
+def test_nodes_that_read_a_constant_output_read_the_initializer(given: str) -> None:
+    dtype = "int64[1]" if "ints" in given else "float[2]"
+    model = check(
+        f"g ({dtype} x) => ({dtype} y, {dtype} c) {{ c = Constant<{given}>()  y = Add(x, c) }}",
+        ["Identity", "Add"],
+    )
+
+    [add] = [node for node in model.graph if node.op_type == "Add"]
+    assert constant_of(add.inputs[1]) is not None
+
+
+def test_a_constant_output_of_strings_stays_a_constant() -> None:
+    text = """g (float[1] x) => (string[1] s, float[1] y) { s = Constant<value_strings = ["é"]>() y = Neg(x) }"""
+    check(text, ["Constant", "Neg"])
 
 
 def test_constant_strings_become_weights() -> None:
