@@ -361,4 +361,4 @@ def test_weights_that_are_asked_for_are_given_and_cannot_be_written() -> None:
     conformance = check(Multiplies(), {"matmul": single_matmul(2, 3, 4)})
 
     assert conformance.ran == {"matmul": 1}
-    assert Multiplies.seen == [False]
+    assert set(Multiplies.seen) == {False}

@@ -138,7 +138,7 @@ def test_lowering_is_told_how_much_is_wanted_and_for_which_machine() -> None:
     host = Host(system="Linux", cpu="t", physical_cores=1, cpu_flags=frozenset(), memory_bytes=1, devices=(device,))
     check_plugin(Toolchain("plain", Curious()), MODELS, host=host, max_variants=3)
 
-    first, again = seen
+    first, again, *_ = seen
     assert (first.max_variants, first.variant, again.variant) == (3, None, "small")
     assert first.host.device("cuda:0") == device
     assert 0 < first.tuning_s < first.deadline_s

@@ -14,7 +14,8 @@ from collage.devices.this_host import this_host
 from collage_core.contract import Artifact, Buffer, RunContext, Target, Unsupported, content_hash
 from collage_halide.lower import KERNEL, RUNTIME
 from collage_halide.plugin import plugin
-from collage_testing.kit.host_kernels import HostKernels, check_library_is_optional, python
+from collage_testing.kit.elsewhere import python
+from collage_testing.kit.host_kernels import HostKernels, check_library_is_optional
 from collage_testing.kit.written import WrittenFunction, written
 
 EXACT = Target(toolchain="halide", fingerprint="t")

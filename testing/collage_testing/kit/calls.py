@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.measure.worker.verdicts import judged, spoil
+from collage.measure.worker.verdicts import aliased, judged, spoil
 from collage_core.contract import (
     Artifact,
     BoundCall,
@@ -22,6 +22,19 @@ from collage_core.errors import CollageError, DeviceCaptureError, KernelError
 from collage_core.ir.io.model_io import model_to_bytes
 from collage_core.registry import Toolchain
 from collage_testing.kit.bound_kernel import BoundKernel
+from collage_testing.kit.busy_threads import busy_threads
+from collage_testing.kit.clauses import (
+    ALIASING,
+    CAPTURING,
+    FUNCTION,
+    MEMORY,
+    NUMBERS,
+    PROFILE,
+    REPEATING,
+    THREADS,
+    WRITING,
+)
+from collage_testing.kit.kept_memory import SLIGHT_BYTES, kept_bytes
 from collage_testing.kit.operands import Operands
 
 _PROFILED_RUNS = 1
@@ -56,20 +69,46 @@ def called(
     for when, each in bound.items():
         for buffer, right in zip(each.outputs, expected, strict=True):
             spoil(buffer, right)
+        places = [buffer.value for buffer in (*each.inputs, *each.outputs)]
         try:
             each.replay() if when == graph else each.call()
         except DeviceCaptureError as error:
-            problems.append(f"the artifact says it is capturable, and it is not: {error.reason}")
+            problems.append(CAPTURING.broken(f"the artifact says it is capturable, and it is not: {error.reason}"))
             continue
         verdict = judged(what.judge, each.outputs, expected, conditioning)
         if isinstance(verdict, str):
-            problems.append(f"wrong numbers{when}: {verdict}")
+            problems.append(NUMBERS.broken(f"wrong numbers{when}: {verdict}"))
+        if problem := aliased(each.inputs, each.outputs, places):
+            problems.append(ALIASING.broken(f"{problem}{when}"))
         for buffer, value in zip(each.inputs, given, strict=True):
             if buffer.spec.kind is not ValueKind.FOREIGN and _bits(buffer.array) != _bits(np.asarray(value)):
-                problems.append(f"it writes its input {buffer.spec.name!r}{when}")
+                problems.append(WRITING.broken(f"it writes its input {buffer.spec.name!r}{when}"))
         seen.append([_bits(b.array) for b in each.outputs if b.spec.kind is not ValueKind.FOREIGN])
     if not problems and artifact.deterministic and not seen[0] == seen[1] == seen[2]:
-        problems.append("equal inputs give other bits when run again, yet the artifact says it is deterministic")
+        problem = "equal inputs give other bits when run again, yet the artifact says it is deterministic"
+        problems.append(REPEATING.broken(problem))
+    return problems
+
+
+def called_often(
+    kernel: Kernel, function: KernelFunction, artifact: Artifact, what: Operands, threads: int, before: frozenset[int]
+) -> list[str]:
+    """Call a right kernel of the CPU many times, and look at what it takes of the process.
+
+    Args:
+        kernel: The kernel.
+        function: What it computes.
+        artifact: What it was loaded from.
+        what: What it reads.
+        threads: CPU threads that it may use.
+        before: Threads of the process before it was loaded.
+    """
+    bound = BoundKernel(kernel, artifact, function, what.given)
+    problems = []
+    if (busy := busy_threads(bound.call, before)) > threads:
+        problems.append(THREADS.broken(f"its calls keep {busy} threads busy, and may use {threads}"))
+    if (kept := kept_bytes(bound.call)) > SLIGHT_BYTES:
+        problems.append(MEMORY.broken(f"each call keeps {kept} bytes"))
     return problems
 
 
@@ -93,8 +132,9 @@ def profiled(
     try:
         toolchain.profile(target, function, artifact, run, bind, _PROFILED_RUNS)
     except CollageError as error:
-        return [str(error)]
-    return [] if model_to_bytes(function.model) == before else ["collage_profile changes the function it is given"]
+        return [PROFILE.broken(str(error))]
+    same = model_to_bytes(function.model) == before
+    return [] if same else [FUNCTION.broken("collage_profile changes the function it is given")]
 
 
 def _bits(array: np.ndarray[Any, Any]) -> bytes:

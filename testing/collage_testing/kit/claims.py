@@ -9,13 +9,11 @@ import onnx_ir
 from collage.reference import evaluate
 from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.candidates.proposals import propose, target_rule
-from collage_core.contract import Target, Unsupported
-from collage_core.errors import CollageError, did_you_mean
+from collage_core.contract import Unsupported
 from collage_core.fusion import CandidateBounds, CandidateKernel, SubGraph, SubGraphConfig, kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.ir.operators.names import operator_names
 from collage_core.plugin_calls import is_fault
-from collage_core.registry import Toolchain
+from collage_testing.kit.clauses import ANSWERS, CANDIDATES, PREDICATE
 from collage_testing.kit.kernel_check import KernelCheck
 
 
@@ -33,19 +31,20 @@ def check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: 
     candidates, refusals = _proposed(check, graph, refused)
     again, _ = _proposed(check, graph, refused)
     if [c.sub_graph for c in candidates] != [c.sub_graph for c in again]:
-        problems.append(f"{where}: a second registration proposes other candidates")
+        problems.append(CANDIDATES.broken(f"{where}: a second registration proposes other candidates"))
     for index, reason in refusals.items():
         if not reason:
-            problems.append(f"{where}: {graph.names[index]} is refused without a reason")
+            problems.append(ANSWERS.broken(f"{where}: {graph.names[index]} is refused without a reason"))
         if is_fault(reason):
-            problems.append(f"{where}: {graph.names[index]} is refused: {reason}")
+            problems.append(PREDICATE.broken(f"{where}: {graph.names[index]} is refused: {reason}"))
     feeds = random_inputs(graph, seed=0)
     run = evaluate(model, feeds, conditioned=True)
     ran, why = 0, next(iter(refusals.values()), "it is in no candidate")
     for candidate in candidates:
         valid = candidate.sub_graph.validity(SubGraphConfig())
         if not valid:
-            problems.append(f"{where}: proposes {', '.join(candidate.sub_graph.names)}: {valid.reason}")
+            names = ", ".join(candidate.sub_graph.names)
+            problems.append(CANDIDATES.broken(f"{where}: proposes {names}: {valid.reason}"))
             continue
         outcome = check.run(candidate.sub_graph, run)
         if isinstance(outcome, Unsupported):
@@ -55,24 +54,6 @@ def check_model(check: KernelCheck, model: onnx_ir.Model, where: str, problems: 
         else:
             ran += 1
     return ran, why
-
-
-def misspelt_operators(toolchain: Toolchain, target: Target) -> list[str]:
-    """Return a problem for each operator that has a predicate and is none of ONNX's: no node is ever asked about it.
-
-    Operators of domains that ONNX does not know are anybody's.
-    """
-    try:
-        registered = toolchain.pattern_table(target).predicates
-    except CollageError as error:
-        return [f"{target.name}: {error}"]
-    problems = []
-    for key in registered:
-        domain, _, name = key.rpartition("::")
-        known = operator_names().get("" if domain == "ai.onnx" else domain)
-        if key != "*" and known is not None and name not in known:
-            problems.append(f"{target.name}: ONNX has no operator {key!r}{did_you_mean(name, known)}")
-    return problems
 
 
 def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: list[str]) -> dict[int, str]:
@@ -88,7 +69,8 @@ def _queried(check: KernelCheck, graph: DataflowGraph, where: str, problems: lis
     answer = check.toolchain.query(check.target, kernel_function(whole, "model")) or {}
     unknown = [name for name in answer if name not in graph.names]
     if unknown:
-        problems.append(f"{where}: collage_query names nodes the model does not have: {', '.join(unknown)}")
+        problem = f"{where}: collage_query names nodes the model does not have: {', '.join(unknown)}"
+        problems.append(ANSWERS.broken(problem))
     return {index: answer[name] for index, name in enumerate(graph.names) if name in answer}
 
 

@@ -23,8 +23,11 @@ from collage.devices.this_host import this_host
 from collage_core.contract import Host, OpenDevice, Target, Unsupported
 from collage_core.errors import CollageError
 from collage_core.registry import Toolchain
-from collage_testing.kit.claims import check_model, misspelt_operators
+from collage_testing.kit.claims import check_model
+from collage_testing.kit.clauses import FINGERPRINT, TARGETS
 from collage_testing.kit.kernel_check import KernelCheck
+from collage_testing.kit.misspelt import misspelt_operators
+from collage_testing.kit.origins import version_lacking
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,11 @@ def check_plugin(
     with arrays that start at any element, and leave the function it was made from alone. Of several variants one is
     asked for again by its name. A refusal must have a reason. A kernel of a device must only enqueue, its calls must be
     capturable if it says so, and places less aligned than core's own may be refused when it is bound, but not be
-    misread. A toolchain that profiles its kernels names nodes that are there, each once, with times that are finite.
+    misread. Loading starts no process, and a fingerprint has the version of a library that the plugin's distribution
+    asks for. Of the first target, if it is of the CPU, one kernel is called often, which may keep no memory and no more
+    threads busy than it was given, and run in a process that has only its bytes; and one model is tried on one thread
+    more, one with its weights in a file. A toolchain that profiles its kernels names nodes that are there, each once,
+    with times that are finite.
 
     Args:
         toolchain: The plugin behind its façade.
@@ -99,21 +106,36 @@ def check_plugin(
             except CollageError as error:
                 problems.append(f"{target.name}: {error}")
                 continue
-            check = KernelCheck(toolchain, target, Path(folder), threads, limit, max_variants, host, device, runs)
-            for name, model in models.items():
-                where = f"{target.name}, {name}"
-                try:
-                    count, reason = check_model(check, model, where, problems)
-                except CollageError as error:
-                    problems.append(f"{where}: {error}")
-                    continue
+
+            settings = limit, max_variants, host, device, runs
+            thorough = target.device == "cpu" and runs and target is targets[0]
+            check = KernelCheck(toolchain, target, Path(folder), threads, *settings, thorough=thorough)
+            found = {name: _checked(check, name, model, problems) for name, model in models.items()}
+            for name, (count, reason) in found.items():
                 ran[name] = ran.get(name, 0) + count
                 if not count:
                     refused.setdefault(name, reason)
+            whole = [name for name, (count, _) in found.items() if count and thorough]
+            for name in whole[:1]:
+                check = KernelCheck(toolchain, target, Path(folder), threads + 1, *settings)
+                _checked(check, f"{name} on {threads + 1} threads", models[name], problems)
+            for name in [name for name in whole if models[name].graph.initializers][:1]:
+                check = KernelCheck(toolchain, target, Path(folder), threads, *settings, weights_outside=True)
+                _checked(check, f"{name} with weights in a file", models[name], problems)
     if problems:
         raise AssertionError(f"{toolchain.name} does not keep the plugin contract:\n  " + "\n  ".join(problems))
     right = {name: count for name, count in ran.items() if count}
     return Conformance(problems=(), ran=right, refused={n: r for n, r in refused.items() if n not in right})
+
+
+def _checked(check: KernelCheck, name: str, model: onnx_ir.Model, problems: list[str]) -> tuple[int, str]:
+    """Check one model; see `check_model`."""
+    where = f"{check.target.name}, {name}"
+    try:
+        return check_model(check, model, where, problems)
+    except CollageError as error:
+        problems.append(f"{where}: {error}")
+        return 0, str(error)
 
 
 def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Target, ...]:
@@ -123,12 +145,17 @@ def _targets(toolchain: Toolchain, host: Host, problems: list[str]) -> tuple[Tar
         problems.append(str(error))
         return ()
     if first != second:
-        problems.append("collage_targets answers differently when asked again; measurements would never be found again")
+        problem = "collage_targets answers differently when asked again; measurements would never be found again"
+        problems.append(TARGETS.broken(problem))
     if isinstance(first, Unsupported):
         problems.append(f"it offers no target here, so nothing can be checked: {first.reason}")
         return ()
     names = [target.name for target in first]
     if len(set(names)) < len(names):
-        problems.append(f"two targets have the same name: {', '.join(names)}")
-    problems.extend(f"target {target.name} has no fingerprint" for target in first if not target.fingerprint)
+        problems.append(TARGETS.broken(f"two targets have the same name: {', '.join(names)}"))
+    for target in first:
+        if not target.fingerprint:
+            problems.append(FINGERPRINT.broken(f"target {target.name} has no fingerprint"))
+        elif lacking := version_lacking(toolchain, target):
+            problems.append(FINGERPRINT.broken(lacking))
     return first

@@ -13,7 +13,7 @@ from collage_core.fusion import CandidateBounds, CandidateKernel, kernel_functio
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Toolchain
 from collage_testing.graphs import GraphBuilder
-from collage_testing.kit.host_kernels import python
+from collage_testing.kit.elsewhere import python
 from collage_testing.kit.received import received
 
 H100 = Device(name="cuda:0", model="NVIDIA H100", compute_capability="9.0", driver="580.65.06", memory_bytes=80 << 30)

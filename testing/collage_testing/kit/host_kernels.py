@@ -10,10 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +30,7 @@ from collage_core.contract import (
     content_hash,
 )
 from collage_testing.kit.contexts import build_context
+from collage_testing.kit.elsewhere import python, run_elsewhere
 from collage_testing.kit.written import WrittenFunction
 
 _WORKSPACE_BYTES = 1 << 30
@@ -124,35 +121,27 @@ class HostKernels:
         """Run an artifact in a process that has only its bytes and constants, and compare with a run here.
 
         Args:
-            what: What it was made from; its outputs are float tensors.
+            what: What it was made from; its values are of static shape, and of NumPy's own types.
             artifact: The artifact.
-            feeds: Inputs, float tensors, too.
+            feeds: Its inputs.
             plugin: The plugin there, as `module:attribute`.
 
         Raises:
             AssertionError: If an output has other bits.
         """
         here = self.run(what, artifact, feeds)
-        with tempfile.TemporaryDirectory(dir=self._scratch) as name:
-            folder = Path(name)
-            about = {
-                "plugin": plugin,
-                "metadata": artifact.metadata,
-                "constants": artifact.constants,
-                "inputs": {spec.name: spec.static_shape for spec in what.function.inputs},
-                "outputs": {spec.name: spec.static_shape for spec in what.function.outputs},
-            }
-            (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
-            (folder / "files").mkdir()
-            for file, data in artifact.files.items():
-                (folder / "files" / file).write_bytes(data)
-            np.savez(folder / "feeds.npz", **feeds)
-            constants: dict[str, Any] = {content_hash(array): array for array in what.arrays.values()}
-            np.savez(folder / "constants.npz", **constants)
-            python("-m", "collage_testing.kit.elsewhere", str(folder))
-            with np.load(folder / "found.npz") as there:
-                for spec, value in zip(what.function.outputs, here, strict=True):
-                    np.testing.assert_array_equal(there[spec.name], value)
+        there = run_elsewhere(
+            artifact,
+            what.function.inputs,
+            what.function.outputs,
+            feeds,
+            {content_hash(array): array for array in what.arrays.values()},
+            plugin=plugin,
+            target=self.target,
+            folder=self._scratch,
+        )
+        for spec, value in zip(what.function.outputs, here, strict=True):
+            np.testing.assert_array_equal(there[spec.name], value)
 
 
 def check_library_is_optional(module: str, plugin: str, package: str) -> None:
@@ -177,17 +166,6 @@ def check_library_is_optional(module: str, plugin: str, package: str) -> None:
         "answer = plugin.collage_targets(this_host())\n"
         f"assert isinstance(answer, Unsupported) and 'pip install {package}' in answer.reason, answer\n",
     )
-
-
-def python(*arguments: str) -> None:
-    """Run Python in another process that finds what this one finds.
-
-    Raises:
-        AssertionError: If it fails; with what it printed.
-    """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def _compare(found: Any, right: np.ndarray[Any, Any], name: str, tolerance: float) -> None:
