@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint
 from typing import Any, TypeVar
 
+from collage_core.error_text import one_line
 from collage_core.errors import PluginError
-from collage_core.plugin_calls import one_line
 from collage_core.plugin_guards import left_out
 
 T = TypeVar("T")

@@ -21,6 +21,7 @@ from types import FrameType
 from typing import TypeVar
 
 from collage_core.contract import Supported, Unsupported
+from collage_core.error_text import one_line
 from collage_core.errors import DeadlineExceededError, PluginError, ProcessDamagedError
 from collage_core.patterns import FusionPattern, Match, PatternTable
 from collage_core.patterns.table import AttrsGetter, Check, Predicate
@@ -250,9 +251,3 @@ def is_fault(reason: str) -> bool:
         (True, False)
     """
     return _FAULT.search(reason) is not None
-
-
-def one_line(error: BaseException) -> str:
-    """Format the type and text of an exception on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

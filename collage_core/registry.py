@@ -41,10 +41,11 @@ from collage_core.entry_points import (
     distribution_of,
     referred,
 )
+from collage_core.error_text import one_line
 from collage_core.errors import LoweringError, PluginError
 from collage_core.fusion import FusionRule
 from collage_core.patterns import PatternTable
-from collage_core.plugin_calls import guarded_table, in_driver, one_line
+from collage_core.plugin_calls import guarded_table, in_driver
 
 MOST_TARGETS = 64
 """Targets that a plugin may offer on one machine: each is asked about the whole model and proposes candidates."""

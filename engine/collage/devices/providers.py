@@ -15,8 +15,9 @@ from typing import Final, Self
 from collage.devices.libraries import Libraries
 from collage_core.contract import DEVICE_ENTRY_POINT_GROUP, Device, DeviceProvider, DeviceStream
 from collage_core.entry_points import PluginFailure, discovered, distribution_of, referred
+from collage_core.error_text import one_line
 from collage_core.errors import DeviceError, DeviceUnavailableError, PluginError
-from collage_core.plugin_calls import in_driver, one_line
+from collage_core.plugin_calls import in_driver
 
 _KNOWN: Final[Mapping[str, tuple[str, Path]]] = {
     "cuda": ("collage-engine[cuda]", Path("/proc/driver/nvidia/version")),

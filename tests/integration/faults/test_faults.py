@@ -390,6 +390,14 @@ def test_inspect_says_what_happened(inspection: Report, fault: str, told: Told) 
     assert says(inspection.text, target(fault), told.reason)
 
 
+@pytest.mark.parametrize("fault", ["raises-in-register_patterns", "raises-in-register_predicates", "raises-in-rule"])
+def test_asked_for_more_it_names_the_lines_of_the_plugin(inspection: Report, fault: str) -> None:
+    [facts] = [each for each in inspection.facts["targets"] if each["target"] == target(fault)]
+    said = [facts["unusable"], *(refusal["reason"] for refusal in facts["refusals"])]
+
+    assert any(re.search(r" is broken \[.*misbehaving\.py:\d+ in \w+\]", reason) for reason in said), said
+
+
 @pytest.mark.guards("a plugin's module raises, calls `sys.exit`, hangs, or is no plugin")
 @pytest.mark.guards("`collage_targets` offers nothing, refuses, raises, answers with another type, hangs, crashes")
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from collage.cli.options.parameters import duration, input_shape, output_file_or_dash, targets
+from collage_core.error_text import FRAMES
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -25,6 +27,18 @@ def is_verbose(ctx: click.Context) -> bool:
 def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         ctx.meta[_VERBOSE] = True
+        ctx.call_on_close(_frames_shown(os.environ.get(FRAMES)))
+
+
+def _frames_shown(before: str | None) -> Callable[[], None]:
+    """Have this process and those it starts name the lines of a plugin that failed; return what undoes that."""
+    os.environ[FRAMES] = "1"
+
+    def undo() -> None:
+        if before is None:
+            os.environ.pop(FRAMES, None)
+
+    return undo
 
 
 verbose_option = click.option(
@@ -34,7 +48,7 @@ verbose_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_remember_verbose,
-    help="List everything, and show a traceback when something fails.",
+    help="List everything, name the lines of a plugin that failed, and show a traceback when a command fails.",
 )
 
 json_option = click.option(

@@ -22,6 +22,7 @@ from collage.measure.clocks.calibration import Calibration
 from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
+from collage_core.error_text import one_line
 
 
 class ContenderMain:
@@ -43,12 +44,12 @@ class ContenderMain:
                 try:
                     return self._prepare(message)
                 except Exception as error:  # whatever the contender raises is its failure
-                    return Failed(stage=Stage.LOAD, reason=_one_line(error))
+                    return Failed(stage=Stage.LOAD, reason=one_line(error))
             case AskBurst() if self._call is not None:
                 try:
                     return self._burst(self._call, message)
                 except Exception as error:
-                    return Failed(stage=Stage.RUN, reason=_one_line(error))
+                    return Failed(stage=Stage.RUN, reason=one_line(error))
         raise WireError(f"{type(message).__name__} makes no sense to a contender now")
 
     def _prepare(self, ask: AskPrepare) -> Prepared:
@@ -166,11 +167,6 @@ def _parts(parts: Mapping[str, Callable[[], Any]], ask: AskBurst) -> dict[str, f
             samples[name].append((clock() - began) / 1e3)
         runs += 1
     return {name: statistics.median(each) for name, each in samples.items()}
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def main() -> None:

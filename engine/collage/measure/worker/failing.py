@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from collage.devices.opening import is_lost
 from collage.measure.wire.outcomes import Failed, Refused, Stage
+from collage_core.error_text import asked_frames
 from collage_core.errors import CollageError, DeviceError
 
 
@@ -42,4 +43,4 @@ class failing_as:  # noqa: N801  reads as a statement
 def text_of(error: Exception) -> str:
     """Format an error as a reason; a device error begins with its kind."""
     complete = isinstance(error, CollageError) and not isinstance(error, DeviceError)
-    return str(error) if complete else f"{type(error).__name__}: {error}"
+    return str(error) if complete else f"{type(error).__name__}: {error}{asked_frames(error)}"
