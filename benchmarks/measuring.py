@@ -34,7 +34,7 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.statistics import median_interval
 from collage.report.progress import SilentProgress
 from collage.setup.settings import candidate_bounds
-from collage.store import TuningRecord, block_medians_us
+from collage.store import TuningRecord, block_times_us
 from collage.store.memory import MemoryStore
 from collage_core.candidates.all_proposals import propose_all
 from collage_core.fusion import CandidateKernel
@@ -53,7 +53,7 @@ Values: TypeAlias = Callable[[TuningRecord, float | None], Sequence[float]]
 
 WAYS: Final[Mapping[str, Values]] = {
     "samples": lambda record, usual_us: record.samples_us,
-    "normalised blocks": lambda record, usual_us: block_medians_us(record.samples_us, record.blocks, usual_us),
+    "normalised blocks": lambda record, usual_us: block_times_us(record.samples_us, record.blocks, usual_us),
 }
 """What a measurement is reduced to before its median and interval are taken."""
 REPORTED: Final = "reports"
@@ -149,7 +149,7 @@ def _result(name: str, source: MeasuringCostSource, kernel: CandidateKernel) -> 
         "nodes": list(kernel.sub_graph.names),
         "times": len(records),
         "costs_us": [
-            statistics.median(block_medians_us(record.samples_us, record.blocks, source.usual_calibration_us))
+            statistics.median(block_times_us(record.samples_us, record.blocks, source.usual_calibration_us))
             for record in records
         ],
         "ways": {way: judged(records, source.usual_calibration_us, values) for way, values in WAYS.items()},

@@ -26,7 +26,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.regret.archive import read_archive
 from benchmarks.regret.generator import all_grafted
 from benchmarks.regret.work import Work
-from collage.store import TuningRecord, block_medians_us
+from collage.store import TuningRecord, block_times_us
 from collage.store.normalised import POWER
 
 POWERS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 def times_of(record: TuningRecord) -> tuple[list[float], list[float]]:
     """Return the logarithms of the calibration kernel's times and of the medians, one of each block."""
-    medians = block_medians_us(record.samples_us, record.blocks, None)
+    medians = block_times_us(record.samples_us, record.blocks, None)
     return [math.log(block.calibration_us) for block in record.blocks], [math.log(median) for median in medians]
 
 

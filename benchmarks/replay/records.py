@@ -8,7 +8,7 @@ import random
 import statistics
 from collections.abc import Sequence
 
-from collage.store import Purpose, StoredDocument, TuningRecord, block_medians_us
+from collage.store import Purpose, StoredDocument, TuningRecord, block_times_us
 
 
 def seconds_of(record: TuningRecord) -> float:
@@ -92,7 +92,7 @@ def long_run_us(records: Sequence[TuningRecord], usual_us: float | None = None) 
         usual_us: What the calibration kernel usually takes.
     """
     return statistics.median(
-        statistics.median(block_medians_us(record.samples_us, record.blocks, usual_us))
+        statistics.median(block_times_us(record.samples_us, record.blocks, usual_us))
         for record in records
         if record.samples_us
     )

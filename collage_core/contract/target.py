@@ -118,6 +118,7 @@ class Target:
         excludes: Toolchains that cannot be loaded into the same process.
         max_inputs: Maximum number of inputs of one of its kernels; None for no limit.
         max_depth: Longest path, in nodes, inside one of its kernels; None for no limit.
+        about: What its options do, for users, as the end of a sentence that begins with its name and a colon.
     """
 
     toolchain: str
@@ -133,6 +134,7 @@ class Target:
     excludes: frozenset[str] = frozenset()
     max_inputs: int | None = None
     max_depth: int | None = None
+    about: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if tuple(sorted(self.options)) != self.options:

@@ -38,6 +38,7 @@ class OptimizeKeywords(TypedDict, total=False):
     reference: str | None
     warmup: int | None
     iterations: int | None
+    percentile: float
     duration_s: float | None
     pins: tuple[str, ...]
     prefer: str | None

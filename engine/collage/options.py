@@ -159,6 +159,8 @@ class OptimizeOptions:
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
         warmup: Untimed runs before a measurement.
         iterations: Timed samples of a measurement, at most.
+        percentile: Which of the latencies counts, of kernels and of whole plans, in percent: 50, the median, finds the
+            plan that is usually the fastest, 90 the one that is seldom slow.
         duration_s: Seconds of a measurement.
         pins: Nodes given to a toolchain whatever is fastest: `"GLOB=toolchain"`, by names of the prepared model.
         prefer: Comma-separated targets, best first, for what measurements cannot decide; see `TieBreaking`.
@@ -191,6 +193,7 @@ class OptimizeOptions:
     reference: str | None = None
     warmup: int | None = None
     iterations: int | None = None
+    percentile: float = 50.0
     duration_s: float | None = None
     pins: tuple[str, ...] = ()
     prefer: str | None = None
@@ -223,6 +226,8 @@ class OptimizeOptions:
             raise UsageError(
                 "--calibration is for lower precision, which --max-error or --metric allows: give one of these, too"
             )
+        if not 0 < self.percentile < 100:
+            raise UsageError(f"no percentile {self.percentile:g}; give a number between 0 and 100, such as 90")
         if self.ranges not in RANGES:
             raise UsageError(f"no ranges {self.ranges!r}; choose one of {', '.join(RANGES)}")
         if self.ranges != "minmax" and self.error_allowed is None:

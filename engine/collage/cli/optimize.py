@@ -126,6 +126,14 @@ from collage.cli.output import results_console, shown_progress, write_json
 @click.option(
     "--load-plan", type=existing_file, metavar="FILE.json", help="Build, check and save this plan; search nothing."
 )
+@click.option(
+    "--percentile",
+    type=click.FloatRange(0, 100, min_open=True, max_open=True),
+    default=50.0,
+    show_default=True,
+    metavar="P",
+    help="Which of the latencies counts: 50 for the plan that is usually the fastest, 90 for one that is seldom slow.",
+)
 @seed_option
 @click.option("--anew", is_flag=True, help="Optimize also if OUT is what the same optimization made last.")
 @click.option(
@@ -157,6 +165,7 @@ def optimize(
     threads: int | None,
     warmup: int | None,
     iterations: int | None,
+    percentile: float,
     duration: float | None,
     rtol: float | None,
     reference: str | None,
@@ -215,6 +224,7 @@ def optimize(
         "deterministic": deterministic,
         "warmup": warmup,
         "iterations": iterations,
+        "percentile": percentile,
         "duration_s": duration,
         "pins": pins,
         "prefer": prefer,

@@ -143,6 +143,10 @@ class _Optimization:
         self._pool = environment.pool
         self._builder = PlanBuilder(environment, progress)
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
+        if options.percentile != 50.0:
+            self._notes.append(
+                f"plans are chosen by percentile {options.percentile:g} of their latency, not the median"
+            )
         if sizes := environment.graph.typical_sizes:
             said = ", ".join(f"{name}={size}" for name, size in sizes.items())
             self._notes.append(f"its sizes vary: kernels are measured with {said}")
@@ -331,6 +335,7 @@ class _Optimization:
             folder=toolchains.folder,
             inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),
             sizes=workload.sizes_in_turn,
+            percent=self._options.percentile,
             build=self._builder.build,
             progress=self._progress,
             deterministic=self._options.deterministic,

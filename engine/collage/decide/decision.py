@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from collage.control.tie_breaking import NEAR, TieBreaking
-from collage.measure.statistics import Interval, ratio_interval
+from collage.measure.statistics import Interval, percentile, ratio_interval
 
 DISPLACE_BELOW = 0.99
 """Median ratio below which a mixed plan displaces the incumbent: less is not worth another dependency."""
@@ -33,6 +33,7 @@ class Timed:
             uses a device.
         parts_us: Time of each call site in its place, in each of the first rounds; empty if it is not known.
         first_round: Number of its first round; above 0 if it joined a race in which others had run.
+        percent: Which percentile of a round's samples counts; the median by default.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Timed:
     calibrations_us: tuple[float, ...] = ()
     parts_us: tuple[Mapping[str, float], ...] = ()
     first_round: int = 0
+    percent: float = 50.0
 
     @property
     def end(self) -> int:
@@ -52,25 +54,25 @@ class Timed:
         return self.first_round + len(self.rounds_us)
 
     @property
-    def round_medians_us(self) -> tuple[float, ...]:
-        """Median of each round."""
-        return tuple(statistics.median(samples) for samples in self.rounds_us)
+    def round_times_us(self) -> tuple[float, ...]:
+        """What counts of each round: the median of its samples, or another percentile."""
+        return tuple(percentile(samples, self.percent) for samples in self.rounds_us)
 
     @property
-    def median_us(self) -> float:
-        """Median of the rounds' medians."""
-        return statistics.median(self.round_medians_us)
+    def time_us(self) -> float:
+        """Median over the rounds."""
+        return statistics.median(self.round_times_us)
 
     def usual_us(self, usual_calibration_us: float | None) -> float:
-        """Return the median at the machine's usual speed, as kernels' costs are, to compare it with their sum.
+        """Return the time at the machine's usual speed, as kernels' costs are, to compare it with their sum.
 
         Args:
             usual_calibration_us: What the calibration kernel usually takes; None if it never ran.
         """
         if usual_calibration_us is None or not self.calibrations_us:
-            return self.median_us
-        both = zip(self.round_medians_us, self.calibrations_us, strict=True)
-        return usual_calibration_us * statistics.median(median_us / beside_us for median_us, beside_us in both)
+            return self.time_us
+        both = zip(self.round_times_us, self.calibrations_us, strict=True)
+        return usual_calibration_us * statistics.median(time_us / beside_us for time_us, beside_us in both)
 
     def in_place_us(self, usual_calibration_us: float | None) -> dict[str, float]:
         """Return what each call site takes in its place, at the machine's usual speed; empty if it is not known.
@@ -198,7 +200,7 @@ def _as_called(contenders: Sequence[Timed], singles: Sequence[Timed], seed: int)
     timed = [c for c in singles if c.called_us]
     if not timed:
         return "", {}
-    best = min(timed, key=lambda c: (_middle(c.called_us), c.name))
+    best = min(timed, key=lambda c: (_middle(c.called_us, c.percent), c.name))
     return best.name, {c.name: _interval(c, best, seed, lambda each: each.called_us) for c in contenders if c.called_us}
 
 
@@ -230,7 +232,7 @@ def _last(contenders: Sequence[Timed]) -> list[Timed]:
     end = max((c.end for c in contenders), default=0)
     last = [c for c in contenders if c.end == end]
     since = max((c.first_round for c in last), default=0)
-    middle = {c.name: statistics.median(c.round_medians_us[since - c.first_round :]) for c in last}
+    middle = {c.name: statistics.median(c.round_times_us[since - c.first_round :]) for c in last}
     return sorted(last, key=lambda c: (middle[c.name], c.kernels, c.toolchains, c.name))
 
 
@@ -251,14 +253,14 @@ def _interval(one: Timed, other: Timed, seed: int, rounds: Callable[[Timed], Seq
     first, end = max(one.first_round, other.first_round), min(one.end, other.end)
     if _ran_together(one, other):
         shared = [rounds(c)[first - c.first_round : end - c.first_round] for c in (one, other)]
-        return ratio_interval(*shared, seed=seed)
+        return ratio_interval(*shared, seed=seed, percent=one.percent)
     count = min(len(rounds(one)), len(rounds(other)))
     nearest = [rounds(c)[-count:] if c.end <= first else rounds(c)[:count] for c in (one, other)]
-    return ratio_interval(*nearest, seed=seed)
+    return ratio_interval(*nearest, seed=seed, percent=one.percent)
 
 
-def _middle(rounds: Sequence[Sequence[float]]) -> float:
-    return statistics.median(statistics.median(samples) for samples in rounds)
+def _middle(rounds: Sequence[Sequence[float]], percent: float) -> float:
+    return statistics.median(percentile(samples, percent) for samples in rounds)
 
 
 def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], failed: Sequence[str]) -> str:

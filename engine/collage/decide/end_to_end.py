@@ -146,6 +146,7 @@ class EndToEndTimer:
         retry_failed: Whether to try again what failed in earlier runs, however often.
         budget: Time until which heats begin; a race that may be cut short is kept apart from others.
         sizes: Sizes of the inputs, where they have several in turn: such runs are timed as users call them.
+        percent: Which percentile of a round's samples counts.
     """
 
     def __init__(
@@ -167,7 +168,9 @@ class EndToEndTimer:
         retry_failed: bool = False,
         budget: Budget = UNLIMITED,
         sizes: Sequence[Mapping[str, int]] = (),
+        percent: float = 50.0,
     ) -> None:
+        self._percent = percent
         self._plugins = plugins or {}
         self._retry_failed = retry_failed
         self._began = _now()
@@ -206,9 +209,9 @@ class EndToEndTimer:
         elif again := [plan for plan in chosen if _may_be_tried(plan, known.failed)]:
             raced = self._tried_again(again, chosen, known, first_round)
         else:
-            return _timings(known, chosen, self._began, name, first_round)
+            return _timings(known, chosen, self._began, name, first_round, self._percent)
         self._database.put_document(name, raced)
-        return _timings(raced, chosen, self._began, name, first_round)
+        return _timings(raced, chosen, self._began, name, first_round, self._percent)
 
     def _tried_again(
         self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace, first_round: int
@@ -235,6 +238,8 @@ class EndToEndTimer:
             what["sizes"] = [dict(each) for each in self._sizes]
         if self._deterministic:
             what["deterministic"] = True
+        if self._percent != 50.0:
+            what["percent"] = self._percent
         if after is not None:
             what["after"] = after.race
         targets = {name for plan in plans for name in plan.targets}
@@ -293,6 +298,7 @@ class EndToEndTimer:
             stop=lambda: self._budget.is_spent,
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._threads,
+            percent=self._percent,
             progress=self._progress,
         )
 
@@ -327,7 +333,9 @@ def _why(failure: FailedPlan, began: str) -> str:
     return failure.reason + (f"; {Remembered(since=failure.created)}" if failure.created < began else "")
 
 
-def _timings(race: SavedRace, plans: Sequence[Plan], began: str, name: str, first_round: int) -> EndToEndTimings:
+def _timings(
+    race: SavedRace, plans: Sequence[Plan], began: str, name: str, first_round: int, percent: float
+) -> EndToEndTimings:
     timed = tuple(
         Timed(
             name=plan.name,
@@ -341,6 +349,7 @@ def _timings(race: SavedRace, plans: Sequence[Plan], began: str, name: str, firs
             parts_us=race.parts_us.get(plan.key, ()),
             targets=plan.targets,
             first_round=first_round,
+            percent=percent,
         )
         for plan in plans
         if plan.key in race.timed

@@ -54,6 +54,7 @@ def race(
     stop: Callable[[], bool] = lambda: False,
     deadline_s: float = DEADLINE_S,
     threads: int,
+    percent: float = 50.0,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> Raced:
@@ -71,6 +72,7 @@ def race(
         stop: Whether no heat begins but the first.
         deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
+        percent: Which percentile of a round's samples counts.
         progress: Receives progress updates.
         clock: Monotonic clock, in seconds.
     """
@@ -90,7 +92,7 @@ def race(
     failed: dict[str, str] = {}
     running = list(contenders)
     done = heats = 0
-    staying = Staying()
+    staying = Staying(percent=percent)
     while running:
         heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
         progress.phase("timing whole plans" if done else "timing whole plans, first rounds", heat * len(running))

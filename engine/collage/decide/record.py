@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from collage.decide.compatible_sets import compatible_set_facts
 from collage.decide.kept import Kept
-from collage.decide.recording import comparison, device_copies, regions
+from collage.decide.recording import comparison, device_copies, options_explained, regions
 from collage.explore.exploration import Explored
 from collage.options import OptimizeOptions
 from collage.peaks.limits import PlanLimits
@@ -98,7 +98,7 @@ def record_of(
         refusals=refusals(explored.proposals.values(), failures, pool=pool),
         unchecked=verified.unchecked,
         nan=verified.nan,
-        notes=(*workload.notes, *notes, *unfresh),
+        notes=(*workload.notes, *notes, *unfresh, *options_explained(plans)),
         device_copies=device_copies(plan),
         devices=device_facts(toolchains.device_figures),
         device_work=verified.work,

@@ -136,6 +136,12 @@ def _contender(
     )
 
 
+def options_explained(plans: Sequence[Plan]) -> list[str]:
+    """Return what the options of the plans' targets do, where their toolchains say it, a sentence each."""
+    targets = {kernel.target.name: kernel.target.about for plan in plans for kernel in plan.kernels}
+    return [f"{name}: {about}" for name, about in sorted(targets.items()) if about]
+
+
 def call_site(number: int) -> str:
     """Return the name of a kernel's call site, by its number in execution order."""
     return f"k{number:04d}"

@@ -25,7 +25,7 @@ from typing import Final
 
 from collage.decide.decision import DISPLACE_BELOW
 from collage.measure.contenders.interleaved import Rounds
-from collage.measure.statistics import Interval, ratio_interval
+from collage.measure.statistics import Interval, percentile, ratio_interval
 
 MOST_SINGLES: Final = 2
 """Single toolchains that run more than the first heat. The first rounds select and the later ones
@@ -60,12 +60,14 @@ class Staying:
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which a contender leaves.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
+        percent: Which percentile of a round's samples counts.
     """
 
     singles: int = MOST_SINGLES
     futile: float = FUTILE
     worth: float = WORTH
     far_slower: float = FAR_SLOWER
+    percent: float = 50.0
 
     def __call__(
         self,
@@ -92,7 +94,7 @@ class Staying:
             mixes = [name for name in mixes if self._may_be_kept(name, singles, ways, heats, end)]
         likely = {*self._fastest(singles, ways, heats, end)[: self.singles], *self._fastest(mixes, ways, heats, end)}
         staying = [name for name in ran if name in likely]
-        if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying) for way in ways)):
+        if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying, self.percent) for way in ways)):
             return []
         return staying
 
@@ -113,16 +115,18 @@ class Staying:
 
     def _is_far_slower(self, name: str, way: Mapping[str, Rounds], incumbents: Collection[str]) -> bool:
         rivals = [each for each in way if each in incumbents] if name in incumbents else list(way)
-        both = zip(way[name], way[fastest(way, rivals)], strict=True)
-        return all(statistics.median(own) >= self.far_slower * statistics.median(other) for own, other in both)
+        both = zip(way[name], way[fastest(way, rivals, self.percent)], strict=True)
+        return all(
+            percentile(own, self.percent) >= self.far_slower * percentile(other, self.percent) for own, other in both
+        )
 
     def _fastest(self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int) -> list[str]:
         """Return those of a kind that may be the fastest of it, the likeliest first."""
         chances: dict[str, float] = {}
         for way in ways:
-            best = fastest(way, names) if names else ""
+            best = fastest(way, names, self.percent) if names else ""
             for name in names:
-                outlook = None if name == best else _Outlook.of(way, name, best, heats=heats, end=end)
+                outlook = None if name == best else self._outlook(way, name, best, heats, end)
                 chance = 1.0 if outlook is None else self._worthwhile(outlook, 0.0)
                 chances[name] = max(chances.get(name, 0.0), chance)
         return sorted((name for name in names if chances[name] > 0), key=lambda name: -chances[name])
@@ -131,8 +135,11 @@ class Staying:
         self, name: str, singles: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int
     ) -> bool:
         """Return whether a mixed plan may be faster than the fastest single toolchain, in both ways, beyond doubt."""
-        outlooks = (_Outlook.of(way, name, fastest(way, singles), heats=heats, end=end) for way in ways)
+        outlooks = (self._outlook(way, name, fastest(way, singles, self.percent), heats, end) for way in ways)
         return all(self._worthwhile(each, min(math.log(DISPLACE_BELOW), each.significant)) > 0 for each in outlooks)
+
+    def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> _Outlook:
+        return _Outlook.of(_ratio(way, name, to, self.percent), len(way[name]), heats=heats, end=end)
 
     def _worthwhile(self, outlook: _Outlook, limit: float) -> float:
         """Return the chance that a ratio's logarithm is below a limit in the end; 0 if that is not worth the rounds."""
@@ -155,17 +162,15 @@ class _Outlook:
     significant: float
 
     @classmethod
-    def of(cls, way: Mapping[str, Rounds], name: str, to: str, *, heats: int, end: int) -> _Outlook:
+    def of(cls, ratio: Interval, rounds: int, *, heats: int, end: int) -> _Outlook:
         """Return what the rounds so far say.
 
         Args:
-            way: Samples by round.
-            name: Whose ratio.
-            to: To whose time.
+            ratio: The ratio by these.
+            rounds: How many they are.
             heats: Heats so far.
             end: Rounds in the end.
         """
-        ratio, rounds = _ratio(way, name, to), len(way[name])
         so_far = rounds / max(end, rounds)
         noise = (math.log(ratio.high) - math.log(ratio.low)) / (2 * _BEYOND_DOUBT)
         deviation = math.hypot(noise, _PROCESS / math.sqrt(heats)) * math.sqrt(1 - so_far)
@@ -186,18 +191,18 @@ def _ways(ran: Mapping[str, Rounds], called: Mapping[str, Rounds]) -> list[Mappi
     return [ran] if any(name not in called for name in ran) else [ran, {name: called[name] for name in ran}]
 
 
-def is_settled(way: Mapping[str, Rounds], names: Sequence[str]) -> bool:
+def is_settled(way: Mapping[str, Rounds], names: Sequence[str], percent: float = 50.0) -> bool:
     """Return whether each contender is either known to be slower than the fastest or known to be close to it."""
-    best = fastest(way, names)
-    ratios = [_ratio(way, name, best) for name in names if name != best]
+    best = fastest(way, names, percent)
+    ratios = [_ratio(way, name, best, percent) for name in names if name != best]
     return all(ratio.low > 1 or ratio.high - ratio.low <= 2 * _CLOSE for ratio in ratios)
 
 
-def fastest(way: Mapping[str, Rounds], names: Sequence[str]) -> str:
-    """Return the contender with the smallest median over rounds."""
-    middle = {name: statistics.median(statistics.median(each) for each in way[name]) for name in names}
+def fastest(way: Mapping[str, Rounds], names: Sequence[str], percent: float = 50.0) -> str:
+    """Return the contender with the smallest median over rounds of what counts of each."""
+    middle = {name: statistics.median(percentile(each, percent) for each in way[name]) for name in names}
     return min(middle, key=lambda name: (middle[name], name))
 
 
-def _ratio(way: Mapping[str, Rounds], name: str, to: str) -> Interval:
-    return ratio_interval(way[name], way[to], seed=0)
+def _ratio(way: Mapping[str, Rounds], name: str, to: str, percent: float) -> Interval:
+    return ratio_interval(way[name], way[to], seed=0, percent=percent)

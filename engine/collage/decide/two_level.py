@@ -205,7 +205,7 @@ def _against(timings: EndToEndTimings, start: str, seed: int) -> Interval | None
 
 def _ratio(one: Timed, other: Timed, seed: int) -> Interval:
     both = min(len(one.rounds_us), len(other.rounds_us))
-    return ratio_interval(one.rounds_us[:both], other.rounds_us[:both], seed=seed)
+    return ratio_interval(one.rounds_us[:both], other.rounds_us[:both], seed=seed, percent=one.percent)
 
 
 def _described(pool: CandidatePool, plan: Choice) -> list[dict[str, Any]]:

@@ -59,8 +59,9 @@ def ratio_interval(
     seed: int,
     confidence: float = 0.95,
     resamples: int = 2000,
+    percent: float = 50.0,
 ) -> Interval:
-    """Compute the ratio of two contenders' medians, paired by round.
+    """Compute the ratio of two contenders' medians, or other percentiles, paired by round.
 
     Both contenders run in every round within seconds of each other, so temporary slowdowns of the machine cancel
     within a round: the estimate is the median over rounds of (median of ours / median of theirs). The bootstrap
@@ -72,6 +73,7 @@ def ratio_interval(
         seed: Seed of the resampling; the same samples and seed give the same interval.
         confidence: Confidence level of the interval.
         resamples: Number of resamples.
+        percent: Which percentile of a round's samples is compared.
 
     Raises:
         ValueError: If the numbers of rounds differ or a round has no samples.
@@ -83,8 +85,9 @@ def ratio_interval(
     ratios = np.empty((rounds, resamples))
     estimates = []
     for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-        estimates.append(statistics.median(mine) / statistics.median(other))
-        ratios[index] = resampled_medians(mine, random, resamples) / resampled_medians(other, random, resamples)
+        estimates.append(percentile(mine, percent) / percentile(other, percent))
+        drawn = [resampled_percentiles(each, random, resamples, percent) for each in (mine, other)]
+        ratios[index] = drawn[0] / drawn[1]
     chosen = random.integers(0, rounds, (rounds, resamples))
     medians = np.median(np.take_along_axis(ratios, chosen, axis=0), axis=0)
     tail = (1 - confidence) / 2
@@ -94,7 +97,32 @@ def ratio_interval(
 
 def percentile(samples: Sequence[float], percent: float) -> float:
     """Compute a percentile by linear interpolation, as `numpy.percentile` does."""
+    if percent == 50.0:
+        return float(statistics.median(samples))
     return float(np.percentile(np.asarray(samples, dtype=np.float64), percent))
+
+
+def resampled_percentiles(
+    samples: Sequence[float], random: np.random.Generator, resamples: int, percent: float
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Draw percentiles of resamples with replacement without materialising the resamples; see `resampled_medians`.
+
+    A percentile other than the median is the sample of the nearest rank, without interpolation.
+
+    Args:
+        samples: At least one.
+        random: Random number generator.
+        resamples: Number of percentiles.
+        percent: Which percentile.
+    """
+    if percent == 50.0:
+        return resampled_medians(samples, random, resamples)
+    ranked = np.sort(np.asarray(samples, dtype=np.float64))
+    n = len(ranked)
+    rank = max(1, math.ceil(percent / 100 * n))
+    drawn = np.minimum((n * random.beta(rank, n + 1 - rank, resamples)).astype(np.int64), n - 1)
+    found: np.ndarray[tuple[int], np.dtype[np.float64]] = ranked[drawn]
+    return found
 
 
 def resampled_medians(

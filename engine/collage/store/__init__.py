@@ -4,7 +4,7 @@ from collage.store.cleaning import toolchain_of, unusable
 from collage.store.documents import Document, document_from_bytes, document_to_bytes
 from collage.store.location import database_file, default_path, open_database
 from collage.store.memory import MemoryStore
-from collage.store.normalised import MachineSpeed, block_medians_us
+from collage.store.normalised import MachineSpeed, block_times_us
 from collage.store.plugin_versions import applicable
 from collage.store.records import (
     BlobSpace,
@@ -39,7 +39,7 @@ __all__ = [
     "TuningRecord",
     "TuningStore",
     "applicable",
-    "block_medians_us",
+    "block_times_us",
     "database_file",
     "default_path",
     "document_from_bytes",

@@ -9,6 +9,8 @@ import statistics
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+import numpy as np
+
 from collage_core.contract import Block
 
 POWER: Final = 0.5
@@ -63,22 +65,29 @@ class MachineSpeed:
         return f"{host}, {threads} threads"
 
 
-def block_medians_us(samples_us: Sequence[float], blocks: Sequence[Block], usual_us: float | None) -> list[float]:
-    """Return the median of each block at the machine's usual speed, in microseconds; without blocks, all samples.
+def block_times_us(
+    samples_us: Sequence[float], blocks: Sequence[Block], usual_us: float | None, percentile: float = 50.0
+) -> list[float]:
+    """Return what a block took at the machine's usual speed, in microseconds, for each; without blocks, all samples.
 
     Args:
         samples_us: Of all blocks, in order.
         blocks: How the samples divide.
         usual_us: What the calibration kernel usually takes; None to leave the times as they are.
+        percentile: Which of a block's samples counts, in percent: their median by default.
 
     Examples:
         >>> blocks = [Block(samples=2, calibration_us=40.0), Block(samples=1, calibration_us=40.0)]
-        >>> block_medians_us([5.0, 7.0, 8.0], blocks, 10.0)  # the machine had half its speed
+        >>> block_times_us([5.0, 7.0, 8.0], blocks, 10.0)  # the machine had half its speed
         [3.0, 4.0]
     """
     remaining = iter(samples_us)
-    medians = [statistics.median(itertools.islice(remaining, block.samples)) for block in blocks]
-    if not medians or usual_us is None:
-        return medians or list(samples_us)
+    times = [_percentile(list(itertools.islice(remaining, block.samples)), percentile) for block in blocks]
+    if not times or usual_us is None:
+        return times or list(samples_us)
     speed = (usual_us / statistics.median(block.calibration_us for block in blocks)) ** POWER
-    return [median * speed for median in medians]
+    return [time * speed for time in times]
+
+
+def _percentile(samples: Sequence[float], percent: float) -> float:
+    return statistics.median(samples) if percent == 50.0 else float(np.percentile(samples, percent))

@@ -15,7 +15,7 @@ from collage.store import (
     TuningRecord,
     TuningStore,
     applicable,
-    block_medians_us,
+    block_times_us,
     timing_beside,
 )
 from collage_core.contract.device import HOST
@@ -189,5 +189,5 @@ class ApplyHistory(InPlacePass):
         return [
             median
             for record in fresh or measured[-1:]
-            for median in block_medians_us(record.samples_us, record.blocks, usual_us)
+            for median in block_times_us(record.samples_us, record.blocks, usual_us)
         ]

@@ -67,6 +67,7 @@ class OnnxRuntimePlugin:
                 fingerprint=fingerprint,
                 joins=Joins.ANY,
                 mixable=False,
+                about="its idle threads look for work between runs, which is ONNX Runtime's default; for whole models",
             ),
             Target(
                 toolchain="onnxruntime",

@@ -33,6 +33,7 @@ CHANGED: dict[str, Any] = {
     "reference": "onnxruntime",
     "warmup": 1,
     "iterations": 2,
+    "percentile": 90.0,
     "duration_s": 0.5,
     "pins": ("add=openvino",),
     "prefer": "openvino",

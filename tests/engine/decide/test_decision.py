@@ -40,7 +40,26 @@ def test_a_time_at_the_usual_speed_is_what_a_round_took_beside_its_calibration()
 
     assert calibrated.usual_us(10.0) == 100.0
     assert calibrated.usual_us(15.0) == 150.0
-    assert calibrated.usual_us(None) == contender.usual_us(10.0) == contender.median_us == 200.0
+    assert calibrated.usual_us(None) == contender.usual_us(10.0) == contender.time_us == 200.0
+
+
+def test_by_another_percentile_the_plan_that_is_seldom_slow_wins() -> None:
+    """One in five runs of the mixed plan takes five times as long; usually it is a tenth faster."""
+    random = np.random.default_rng(3)
+
+    def runs(us: float, slow: bool) -> tuple[tuple[float, ...], ...]:
+        factors = np.where(np.arange(20) % 5 == 0, 5.0 if slow else 1.0, 1.0)
+        return tuple(tuple(us * factors * random.normal(1, 0.002, 20)) for _ in range(12))
+
+    single = dataclasses.replace(timed("single", 100.0, single=True), rounds_us=runs(100.0, slow=False))
+    mixed = dataclasses.replace(timed("mixed", 90.0, single=False), rounds_us=runs(90.0, slow=True))
+
+    def winner(percent: float) -> str:
+        return decide([dataclasses.replace(each, percent=percent) for each in (single, mixed)], 0).winner
+
+    assert (winner(50.0), winner(60.0), winner(95.0)) == ("mixed", "mixed", "single")
+    by_95 = decide([dataclasses.replace(each, percent=95.0) for each in (single, mixed)], 0).ratios["mixed"]
+    assert 4.4 < by_95.low <= by_95.value <= by_95.high < 4.6
 
 
 def with_calls(contender: Timed, factor: float) -> Timed:

@@ -6,7 +6,7 @@ import pytest
 
 from collage.decide.decision import Timed, decide
 from collage.decide.end_to_end import EndToEndTimings
-from collage.decide.recording import comparison, latency_facts, regions
+from collage.decide.recording import comparison, latency_facts, options_explained, regions
 from collage.decide.shortlist import mixes
 from collage.measure.wire.outcomes import Refused
 from collage.report.documents.bench_json import latency_document
@@ -286,3 +286,12 @@ def test_every_toolchain_is_told_of_usable_or_not() -> None:
     ]
     assert facts[0].targets == ("a", "a(spin=true)")
     assert facts[0].fingerprint == "a 1"
+
+
+def test_options_are_explained_where_their_toolchain_does() -> None:
+    """Of every plan, whoever won; and a target that says more is the same target."""
+    spin = dataclasses.replace(SPIN, about="its threads go on")
+    plans = [ALONE, plan_of("spin", (spin, ()), single=True), MIXED]
+
+    assert options_explained(plans) == ["a(spin=true): its threads go on"]
+    assert spin == SPIN

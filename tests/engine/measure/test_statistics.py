@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.measure.statistics import median_interval, ratio_interval, resampled_medians
+from collage.measure.statistics import median_interval, ratio_interval, resampled_medians, resampled_percentiles
 
 
 def test_the_interval_of_a_median_is_between_the_tabulated_order_statistics() -> None:
@@ -82,3 +82,16 @@ def test_rounds_must_be_paired() -> None:
         ratio_interval([[1.0]], [[1.0], [2.0]], seed=0)
     with pytest.raises(ValueError, match="at least one sample"):
         median_interval([])
+
+
+@pytest.mark.parametrize("percent", [10.0, 50.0, 90.0])
+def test_drawn_percentiles_are_those_of_resamples(percent: float) -> None:
+    """Against resamples that are drawn one by one."""
+    random = np.random.default_rng(4)
+    samples = list(random.lognormal(3, 0.3, 41))
+    drawn = resampled_percentiles(samples, random, 4000, percent)
+    rank: Any = "linear" if percent == 50.0 else "inverted_cdf"
+    slow = [np.percentile(random.choice(samples, len(samples)), percent, method=rank) for _ in range(4000)]
+
+    for share in (0.05, 0.25, 0.5, 0.75, 0.95):
+        assert np.quantile(drawn, share) == pytest.approx(np.quantile(slow, share), rel=0.03)

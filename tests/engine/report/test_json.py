@@ -71,6 +71,16 @@ def test_runs_as_users_call_them_have_their_own_figures() -> None:
     assert (contender["as_called"]["ratio"], contender["as_called"]["ratio_ci95"]) == (1.25, [1.2, 1.3])
 
 
+def test_runs_as_users_call_them_have_no_ratio_where_there_is_no_single_toolchain() -> None:
+    mixed = COMPARISON.contenders[0]
+    assert mixed.latency_ms is not None
+    called = AsCalledFacts(latency_ms=mixed.latency_ms)
+
+    [contender] = bench_document(Comparison(contenders=(dataclasses.replace(mixed, as_called=called),)))["contenders"]
+
+    assert (contender["as_called"]["ratio"], contender["as_called"]["ratio_ci95"]) == (None, None)
+
+
 def test_a_contender_of_lower_precision_is_marked() -> None:
     mixed, *others = COMPARISON.contenders
 

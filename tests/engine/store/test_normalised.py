@@ -6,11 +6,12 @@ import itertools
 import math
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.store import MachineSpeed, MemoryStore, block_medians_us
+from collage.store import MachineSpeed, MemoryStore, block_times_us
 from collage_core.contract import Block
 
 TIMES = st.floats(min_value=1.0, max_value=1e6)
@@ -24,22 +25,24 @@ def test_blocks_count_by_their_medians_and_share_the_measurements_speed(
     blocks = [Block(samples=len(samples), calibration_us=beside) for samples, beside in taken]
     speed = math.sqrt(usual_us / statistics.median(beside for _, beside in taken))
 
-    assert block_medians_us(samples_us, blocks, usual_us) == pytest.approx(
+    assert block_times_us(samples_us, blocks, usual_us) == pytest.approx(
         [statistics.median(samples) * speed for samples, _ in taken]
     )
-    assert block_medians_us(samples_us, blocks, None) == [statistics.median(samples) for samples, _ in taken]
+    by_90 = [float(np.percentile(samples, 90)) for samples, _ in taken]
+    assert block_times_us(samples_us, blocks, None, 90.0) == pytest.approx(by_90)
+    assert block_times_us(samples_us, blocks, None) == [statistics.median(samples) for samples, _ in taken]
 
 
 @given(st.lists(TIMES, min_size=1), TIMES)
 def test_without_blocks_samples_are_what_they_are(samples_us: list[float], usual_us: float) -> None:
-    assert block_medians_us(samples_us, (), usual_us) == samples_us
+    assert block_times_us(samples_us, (), usual_us) == samples_us
 
 
 @given(st.lists(TIMES, min_size=1, max_size=8), st.floats(min_value=0.25, max_value=4.0))
 def test_kernels_slow_down_by_the_root_of_what_the_calibration_does(samples_us: list[float], slower: float) -> None:
     def cost(factor: float) -> float:
         blocks = [Block(samples=1, calibration_us=100.0 * factor**2) for _ in samples_us]
-        return statistics.median(block_medians_us([each * factor for each in samples_us], blocks, 100.0))
+        return statistics.median(block_times_us([each * factor for each in samples_us], blocks, 100.0))
 
     assert cost(slower) == pytest.approx(cost(1.0))
 

@@ -40,7 +40,7 @@ def test_a_mixed_plan_with_wrong_numbers_gives_way_to_the_next_best(
 
     record = optimize(written("cnn", tmp_path), OptimizeOptions(toolchains=BOTH, tuning_db="memory:", **TINY)).record
 
-    [note] = record.notes
+    [note] = [note for note in record.notes if not note.startswith("onnxruntime(spin=true): ")]
     name = note.partition(" ")[0]
     assert note == f"{name} was the fastest and is not kept: output 'y' is wrong"
     assert name.startswith("mixed-")

@@ -29,7 +29,7 @@ from collage.measure.wire.messages import AskBuild, AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
 from collage.measure.worker.judge_version import JUDGE
 from collage.setup.inputs.random_arrays import random_inputs
-from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningRecord, TuningStore, block_medians_us
+from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningRecord, TuningStore, block_times_us
 from collage_core.candidates.refusals import Rejection
 from collage_core.contract import INVALID, UNMEASURED, Block, Protocol, Target, Unmeasured
 from collage_core.fusion import (
@@ -157,7 +157,7 @@ def test_fresh_samples_displace_those_that_selected(make: Make, graph: DataflowG
     assert len(confirmed) == 1
     assert confirmed[0].samples_us != selected.samples_us
     assert source.cost(add) == statistics.median(
-        block_medians_us(confirmed[0].samples_us, confirmed[0].blocks, source.usual_calibration_us)
+        block_times_us(confirmed[0].samples_us, confirmed[0].blocks, source.usual_calibration_us)
     )
 
 
@@ -169,7 +169,7 @@ def test_it_is_remembered_how_far_measurements_repeat(make: Make, graph: Dataflo
         assert repeats_of(database, source.record_key(add)).interval(100.0) is None
         source.measure([add], "confirm")
         last = database.records(source.record_key(add))[-1]
-        costs_us.append(statistics.median(block_medians_us(last.samples_us, last.blocks, source.usual_calibration_us)))
+        costs_us.append(statistics.median(block_times_us(last.samples_us, last.blocks, source.usual_calibration_us)))
 
     found = repeats_of(database, make().record_key(add)).interval(100.0)  # another run over the same database
 

@@ -15,7 +15,7 @@ from collage.store import (
     RecordKey,
     TuningRecord,
     TuningStore,
-    block_medians_us,
+    block_times_us,
     timing_beside,
 )
 from collage_core.candidates.refusals import Rejection, Remembered
@@ -106,6 +106,8 @@ class RecordedCosts:
     def cost(self, candidate: CandidateKernel, *, confirmed: bool = True) -> Cost | Unmeasured:
         """Return the median over the blocks of a candidate's samples, at the machine's usual speed.
 
+        Of each block it is the median sample, or another percentile if the settings say so.
+
         `INVALID` if it was refused or failed, `UNMEASURED` if nobody tried.
 
         Args:
@@ -132,8 +134,11 @@ class RecordedCosts:
         fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
         deciding = fresh or records[-1:]
         usual_us = self.usual_calibration_us if any(record.blocks for record in deciding) else None
+        percentile = self.settings.percentile
         return [
-            median for record in deciding for median in block_medians_us(record.samples_us, record.blocks, usual_us)
+            time_us
+            for record in deciding
+            for time_us in block_times_us(record.samples_us, record.blocks, usual_us, percentile)
         ]
 
     @property

@@ -38,6 +38,7 @@ class MeasureSettings:
         by_region: Whether regions of lower precision are chosen under a bound on the outputs (`is_chosen_by_region`).
         deadline_s: Seconds after which a candidate's worker is killed.
         memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
+        percentile: Which of the samples of a block is what a kernel costs, in percent.
     """
 
     build: BuildSettings
@@ -49,6 +50,7 @@ class MeasureSettings:
     by_region: bool = False
     deadline_s: float = 120.0
     memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
+    percentile: float = 50.0
 
     @property
     def brief(self) -> Protocol:

@@ -19,7 +19,7 @@ from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskM
 from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
 from collage.measure.worker.failing import Stopped, failing_as
 from collage.measure.worker.trial import Trial
-from collage.store import block_medians_us
+from collage.store import block_times_us
 from collage_core.contract import BlobCache, Host, Target
 from collage_core.registry import Toolchain
 
@@ -185,7 +185,5 @@ class Trials:
 def _is_faster(found: Measured, best: Measured) -> bool:
     """Compare two variants, which were timed one after another, at the speed that the machine had last."""
     speed_us = found.blocks[-1].calibration_us if found.blocks else None
-    mine, other = (
-        statistics.median(block_medians_us(each.samples_us, each.blocks, speed_us)) for each in (found, best)
-    )
+    mine, other = (statistics.median(block_times_us(each.samples_us, each.blocks, speed_us)) for each in (found, best))
     return mine < other

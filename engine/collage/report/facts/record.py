@@ -100,13 +100,13 @@ class AsCalledFacts:
 
     Attributes:
         latency_ms: Their latency.
-        ratio: Their median over that of the single contender that is fastest so; 0 if there is none.
+        ratio: Their median over that of the single contender that is fastest so; None if there is none.
         ratio_ci95: 95 % interval of the ratio.
     """
 
     latency_ms: LatencyFacts
-    ratio: float = 0.0
-    ratio_ci95: tuple[float, float] = (0.0, 0.0)
+    ratio: float | None = None
+    ratio_ci95: tuple[float, float] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,11 +89,13 @@ def _as_called(comparison: Comparison) -> list[RenderableType]:
     table = plain_table("as users call it", ">p50 ms", ">95 % CI", ">p90", ">p99", ">ratio", ">95 % CI")
     for contender in comparison.contenders:
         if (called := contender.as_called) is not None:
-            ratio = figures.ratio(called.ratio), figures.span(called.ratio_ci95, 3)
+            ratio = ("-", "")
+            if called.ratio is not None and called.ratio_ci95 is not None:
+                ratio = figures.ratio(called.ratio), figures.span(called.ratio_ci95, 3)
             latency = called.latency_ms
             late = figures.milliseconds(latency.p90), figures.milliseconds(latency.p99)
             shown = figures.milliseconds(latency.p50), figures.span(latency.ci95), *late
-            add_cells(table, contender.name, *shown, *(ratio if called.ratio > 0 else ("-", "")))
+            add_cells(table, contender.name, *shown, *ratio)
     if not table.row_count:
         return []
     best = comparison.best_single_as_called
