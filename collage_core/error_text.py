@@ -14,10 +14,8 @@ _OURS: Final = frozenset({"collage_core", "collage", "collage_testing", "pluggy"
 
 def one_line(error: BaseException) -> str:
     """Format the type and text of an exception on one line, with `own_frames` if the variable `FRAMES` is set."""
-    text = " ".join(str(error).split())
-    return (
-        f"{type(error).__name__}: {text}{asked_frames(error)}" if text else type(error).__name__ + asked_frames(error)
-    )
+    name, text = type(error).__name__, " ".join(str(error).split())
+    return (f"{name}: {text}" if text else name) + asked_frames(error)
 
 
 def asked_frames(error: BaseException) -> str:
@@ -29,6 +27,8 @@ def asked_frames(error: BaseException) -> str:
 def own_frames(error: BaseException) -> str:
     """Return the frames of a plugin's own code and of its libraries on the way to an error, the innermost last.
 
+    If an error has none, those of its cause.
+
     Examples:
         >>> import json
         >>> try:
@@ -37,11 +37,11 @@ def own_frames(error: BaseException) -> str:
         ...     own_frames(error).endswith(" in raw_decode")
         True
     """
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
     frames = [
         f"{frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__")).split(".")[0] not in _OURS
     ]
+    if not frames and error.__cause__ is not None:
+        return own_frames(error.__cause__)
     return " > ".join(frames)

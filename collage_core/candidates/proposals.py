@@ -29,7 +29,7 @@ from collage_core.ir.graph.work import estimated_work_us
 from collage_core.registry import Toolchain
 
 Outcomes: TypeAlias = dict[tuple[int, int], RuleOutcome]
-"""What rules for several targets found, by the fusion spec's identity and the mask of refused nodes."""
+"""What rules found, by the fusion spec's identity and the mask of refused nodes."""
 
 _PLUGIN_RULE = "collage_fusion_spec"
 _NAMES_SHOWN = 3
@@ -122,8 +122,8 @@ def propose(
         cuts: Positions at which regions may begin and end; None to choose them by estimated work.
         groups: Sets of nodes that no candidate may split; the graph's quantised operators if None.
         closures: Cache of closures of this graph, see `RuleContext`; an empty one if None.
-        outcomes: What rules for several targets found with the other arguments as they are; added to. Such a rule runs
-            once for all of its targets that refuse the same nodes, with the first as the context's target.
+        outcomes: What rules found with the other arguments as they are; added to. So a rule for several targets runs
+            once for those that refuse the same nodes, with the first as the context's target.
 
     Raises:
         PluginError: If the plugin's own rule fails or proposes sub-graphs that cannot be kernels, or its predicates
@@ -137,12 +137,10 @@ def propose(
         groups=quantised_groups(graph) if groups is None else groups,
         closures={} if closures is None else closures,
     )
-    key = id(rule.spec), context.refused
-    outcome = outcomes.get(key) if outcomes is not None else None
-    if outcome is None:
-        outcome = _outcome(rule, graph, context)
-        if outcomes is not None and len(rule.spec.targets) > 1:
-            outcomes[key] = outcome
+    key, known = (id(rule.spec), context.refused), {} if outcomes is None else outcomes
+    if key not in known:
+        known[key] = _outcome(rule, graph, context)
+    outcome = known[key]
     if rule.own:
         outcome = with_whole_groups(outcome, graph, context)
     sub_graphs: Iterable[SubGraph] = outcome.sub_graphs

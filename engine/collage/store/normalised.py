@@ -6,10 +6,8 @@ import dataclasses
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
-
-import numpy as np
 
 from collage_core.contract import Block
 
@@ -66,7 +64,10 @@ class MachineSpeed:
 
 
 def block_times_us(
-    samples_us: Sequence[float], blocks: Sequence[Block], usual_us: float | None, percentile: float = 50.0
+    samples_us: Sequence[float],
+    blocks: Sequence[Block],
+    usual_us: float | None,
+    of_block: Callable[[Sequence[float]], float] = statistics.median,
 ) -> list[float]:
     """Return what a block took at the machine's usual speed, in microseconds, for each; without blocks, all samples.
 
@@ -74,7 +75,7 @@ def block_times_us(
         samples_us: Of all blocks, in order.
         blocks: How the samples divide.
         usual_us: What the calibration kernel usually takes; None to leave the times as they are.
-        percentile: Which of a block's samples counts, in percent: their median by default.
+        of_block: Reduces the samples of a block to what it took.
 
     Examples:
         >>> blocks = [Block(samples=2, calibration_us=40.0), Block(samples=1, calibration_us=40.0)]
@@ -82,12 +83,8 @@ def block_times_us(
         [3.0, 4.0]
     """
     remaining = iter(samples_us)
-    times = [_percentile(list(itertools.islice(remaining, block.samples)), percentile) for block in blocks]
+    times = [of_block(list(itertools.islice(remaining, block.samples))) for block in blocks]
     if not times or usual_us is None:
         return times or list(samples_us)
     speed = (usual_us / statistics.median(block.calibration_us for block in blocks)) ** POWER
     return [time * speed for time in times]
-
-
-def _percentile(samples: Sequence[float], percent: float) -> float:
-    return statistics.median(samples) if percent == 50.0 else float(np.percentile(samples, percent))

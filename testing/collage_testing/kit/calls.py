@@ -25,6 +25,7 @@ from collage_testing.kit.bound_kernel import BoundKernel
 from collage_testing.kit.busy_threads import busy_threads
 from collage_testing.kit.clauses import (
     ALIASING,
+    BINDING,
     CAPTURING,
     FUNCTION,
     MEMORY,
@@ -63,6 +64,7 @@ def called(
             raise
     problems: list[str] = []
     seen = []
+    right_at_first = True
     graph = " when captured in a graph"
     if device is not None and artifact.capturable:
         bound[graph] = first
@@ -77,7 +79,9 @@ def called(
             continue
         verdict = judged(what.judge, each.outputs, expected, conditioning)
         if isinstance(verdict, str):
-            problems.append(NUMBERS.broken(f"wrong numbers{when}: {verdict}"))
+            clause = BINDING if seen and right_at_first else NUMBERS
+            problems.append(clause.broken(f"wrong numbers{when}: {verdict}"))
+        right_at_first = right_at_first and (bool(seen) or not isinstance(verdict, str))
         if problem := aliased(each.inputs, each.outputs, places):
             problems.append(ALIASING.broken(f"{problem}{when}"))
         for buffer, value in zip(each.inputs, given, strict=True):

@@ -27,18 +27,9 @@ def is_verbose(ctx: click.Context) -> bool:
 def _remember_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         ctx.meta[_VERBOSE] = True
-        ctx.call_on_close(_frames_shown(os.environ.get(FRAMES)))
-
-
-def _frames_shown(before: str | None) -> Callable[[], None]:
-    """Have this process and those it starts name the lines of a plugin that failed; return what undoes that."""
-    os.environ[FRAMES] = "1"
-
-    def undo() -> None:
-        if before is None:
-            os.environ.pop(FRAMES, None)
-
-    return undo
+        if FRAMES not in os.environ:  # processes that the command starts inherit it
+            os.environ[FRAMES] = "1"
+            ctx.call_on_close(lambda: os.environ.pop(FRAMES))
 
 
 verbose_option = click.option(

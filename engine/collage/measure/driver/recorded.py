@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
 from collage.measure.driver.settings import MeasureSettings
+from collage.measure.statistics import percentile
 from collage.measure.wire.outcomes import Failed, Measured, Outcome, Refused, Stage
 from collage.store import (
     MachineSpeed,
@@ -134,11 +136,11 @@ class RecordedCosts:
         fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
         deciding = fresh or records[-1:]
         usual_us = self.usual_calibration_us if any(record.blocks for record in deciding) else None
-        percentile = self.settings.percentile
+        of_block = functools.partial(percentile, percent=self.settings.percentile)
         return [
             time_us
             for record in deciding
-            for time_us in block_times_us(record.samples_us, record.blocks, usual_us, percentile)
+            for time_us in block_times_us(record.samples_us, record.blocks, usual_us, of_block)
         ]
 
     @property
