@@ -63,7 +63,7 @@ def called(
         if device is None:
             raise
     problems: list[str] = []
-    seen = []
+    seen: list[list[bytes]] = []
     right_at_first = True
     graph = " when captured in a graph"
     if device is not None and artifact.capturable:
