@@ -118,6 +118,10 @@ class CandidatePool:
         """Count the candidates there are to measure: structurally distinct ones of each target."""
         return len({self.cache_key(candidate) for candidate in self})
 
+    def unmeasured(self) -> int:
+        """Count those of them that have no cost."""
+        return len({self.cache_key(each) for each in self if isinstance(self.cost(each), Unmeasured)})
+
     def is_whole(self, candidate: CandidateKernel) -> bool:
         """Return whether a candidate covers everything that needs a kernel."""
         return candidate.sub_graph.nodes == self.whole

@@ -108,6 +108,7 @@ def lazy_search(
     stop: Callable[[], bool] = lambda: False,
     gain: float = 0.0,
     worth: float = 0.0,
+    tell: Callable[[SearchResult], None] = lambda best: None,
 ) -> LazyResult:
     """Search, measure the unmeasured candidates with the largest part in what best plans save, and repeat.
 
@@ -130,6 +131,7 @@ def lazy_search(
         gain: Nothing is measured for less than this share of the best measured plan, by the mean of what the sets
             of estimates say can be saved.
         worth: Nothing is measured whose own part in that is less than this share of the best measured plan.
+        tell: Receives the best measured plan before the first measurement and after each, once there is one.
 
     Returns:
         The best measured plan. It is exact if `gain` and `worth` are 0, and the only estimates equal their lower
@@ -145,6 +147,8 @@ def lazy_search(
     ideas = [_Idea(table, number, search) for number in range(table.sets)]
     steps: list[LazyStep] = []
     best = _measured_plan(table, search)
+    if best is not None:
+        tell(best)
     searches = _searched(ideas, len(ideas))
     while True:
         promising, saving_us = _promising(ideas, best)
@@ -159,6 +163,8 @@ def lazy_search(
         table.learn(asked)
         steps += [LazyStep(candidate=each, saving_us=saving_us, cost=costs.cost(each)) for each in asked]
         best = _measured_plan(table, search)
+        if best is not None:
+            tell(best)
         for idea in ideas:
             idea.is_outdated = True
         searches += _searched(ideas, _RENEWED)

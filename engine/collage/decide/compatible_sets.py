@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from collage.report.facts.record import CompatibleSetFacts
+from collage.report.facts.search_facts import CompatibleSetFacts
 from collage_core.candidates.pool import CandidatePool
 from collage_core.errors import NoCoverError
 from collage_core.search import ExactSearch, SearchCandidate, SearchResult, SearchTarget, compatible_sets

@@ -67,6 +67,7 @@ def concluded(exploration: Exploration) -> Explored:
         rounds=exploration.rounds,
         left_out=_left_out(exploration),
         search_s=exploration.search_s,
+        history=exploration.history,
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 
 from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.source import MeasuringCostSource
 from collage.options import Preset
+from collage.report import figures
+from collage.report.facts.search_facts import BestSoFar
 from collage.report.progress import Progress
 from collage_core.candidates.all_proposals import AllProposals
 from collage_core.candidates.pool import CandidatePool
@@ -55,6 +58,8 @@ class Exploration:
         well: Targets that came to something.
         hangs: On how many candidates each target hung before it came to something.
         given_up: How many candidates were not measured of each target that did nothing but hang.
+        began: When it began, by `time.monotonic`.
+        history: The best plan over time, whenever it changed.
     """
 
     setup: ExplorationSetup
@@ -66,6 +71,8 @@ class Exploration:
     well: frozenset[str] = frozenset()
     hangs: Mapping[str, int] = dataclasses.field(default_factory=dict)
     given_up: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    began: float = dataclasses.field(default_factory=time.monotonic)
+    history: tuple[BestSoFar, ...] = ()
 
     @classmethod
     def begin(cls, setup: ExplorationSetup, pool: CandidatePool) -> Exploration:
@@ -91,6 +98,33 @@ class Exploration:
         """Whether the budget has ended."""
         return self.setup.budget.is_spent
 
+    def told(self, best: SearchResult) -> BestSoFar:
+        """Show a plan, the best of what is known now, against the best single toolchain; return it for the history."""
+        pool, reached = self.pool, self.pool.costs.reached
+        alone = {
+            candidate.target.name: cost
+            for candidate in pool
+            if pool.is_whole(candidate) and (cost := pool.selected_us(candidate)) is not None
+        }
+        text = f"best plan so far {figures.milliseconds(best.total_us / 1000)} ms, predicted"
+        if alone:
+            name = min(alone, key=lambda each: (alone[each], each))
+            text += f"; best single toolchain {name}, {figures.milliseconds(alone[name] / 1000)} ms"
+        self.setup.progress.standing(text)
+        return BestSoFar(
+            seconds=time.monotonic() - self.began,
+            candidates=0 if reached is None else len(reached),
+            predicted_ms=best.total_us / 1000,
+        )
+
+    def remembering(self, found: Sequence[BestSoFar]) -> Exploration:
+        """Return the same with more of its history; what changed nothing is left out."""
+        history = list(self.history)
+        for each in found:
+            if not history or history[-1].predicted_ms != each.predicted_ms:
+                history.append(each)
+        return dataclasses.replace(self, history=tuple(history))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explored:
@@ -104,6 +138,7 @@ class Explored:
         rounds: Searches run.
         left_out: What bounds and budget cut off, a sentence each.
         search_s: Seconds spent searching.
+        history: The best plan over time, whenever it changed.
     """
 
     pool: CandidatePool
@@ -113,6 +148,7 @@ class Explored:
     rounds: int
     left_out: tuple[str, ...]
     search_s: float
+    history: tuple[BestSoFar, ...] = ()
 
 
 class UncoveredError(NoCoverError):

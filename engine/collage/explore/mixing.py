@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from collage.explore.learning import Knowledge, looked_at
+from collage.report.facts.search_facts import BestSoFar
 from collage_core.contract import Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
@@ -33,11 +34,13 @@ class _Asking:
     Attributes:
         knowledge: What is known now.
         measuring_s: Seconds spent measuring.
+        history: The best plan over time.
     """
 
     def __init__(self, knowledge: Knowledge) -> None:
         self.knowledge = knowledge
         self.measuring_s = 0.0
+        self.history: list[BestSoFar] = []
 
     def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
         """See `CostSource`."""
@@ -50,6 +53,10 @@ class _Asking:
         wanted = [self.knowledge.exploration.pool.candidate(candidate) for candidate in candidates]
         self.knowledge = looked_at(self.knowledge, "measuring what best plans lack", wanted)
         self.measuring_s += time.monotonic() - began
+
+    def tell(self, best: SearchResult) -> None:
+        """Show and remember the best measured plan of this moment."""
+        self.history.append(self.knowledge.exploration.told(best))
 
     def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
         """See `Estimates`."""
@@ -112,10 +119,11 @@ def _searched(
             stop=lambda: asking.knowledge.exploration.is_spent,
             gain=gain,
             worth=worth,
+            tell=asking.tell,
         )
     except NoCoverError:
         return asking.knowledge, None
-    exploration = asking.knowledge.exploration
+    exploration = asking.knowledge.exploration.remembering(asking.history)
     spent = time.monotonic() - began - asking.measuring_s
     exploration = dataclasses.replace(
         exploration, rounds=exploration.rounds + found.searches, search_s=exploration.search_s + spent

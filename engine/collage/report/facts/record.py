@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from collage.report.facts.device_facts import DeviceFacts, DeviceWorkFacts
 from collage.report.facts.machine_facts import LimitFacts, MachineFacts
 from collage.report.facts.precision_facts import MetricFacts, PrecisionFacts
+from collage.report.facts.search_facts import SearchFacts
 from collage_core.candidates.refusals import Refusal
 from collage_core.ir.values.size_range import Shape
 
@@ -120,15 +121,15 @@ class ContenderFacts:
         regions: Number of kernels.
         latency_ms: Latency of its bound call, or as users call it where sizes vary; None if it failed.
         failed: Why it has no latency; empty if it has one.
-        ratio: Its median over the best single contender's; 0 if it failed.
+        ratio: Its median over the best single contender's; None if there is none.
         ratio_ci95: 95 % interval of the ratio.
-        predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; 0 if unknown. Kernels that were
-            timed in place cost what they took there.
-        alone_ms: The same before the race, by kernels that were measured alone; 0 if unknown.
-        usual_ms: Median latency at the machine's usual speed, as costs of kernels are; 0 if unknown.
+        predicted_ms: Sum of its kernels' costs and penalties, and of the device copies; None if unknown. Kernels that
+            were timed in place cost what they took there.
+        alone_ms: The same before the race, by kernels that were measured alone; None if unknown.
+        usual_ms: Median latency at the machine's usual speed, as costs of kernels are; None if unknown.
         as_called: The same for runs as users call them; None if they were not timed.
         exact: Whether all of it is computed in the model's own types.
-        per_s: Runs per second of `Comparison.streams` sessions together, as users call them; 0 if not timed.
+        per_s: Runs per second of `Comparison.streams` sessions together, as users call them; None if not timed.
     """
 
     name: str
@@ -137,14 +138,14 @@ class ContenderFacts:
     regions: int = 0
     latency_ms: LatencyFacts | None = None
     failed: str = ""
-    ratio: float = 0.0
-    ratio_ci95: tuple[float, float] = (0.0, 0.0)
-    predicted_ms: float = 0.0
-    alone_ms: float = 0.0
-    usual_ms: float = 0.0
+    ratio: float | None = None
+    ratio_ci95: tuple[float, float] | None = None
+    predicted_ms: float | None = None
+    alone_ms: float | None = None
+    usual_ms: float | None = None
     as_called: AsCalledFacts | None = None
     exact: bool = True
-    per_s: float = 0.0
+    per_s: float | None = None
 
     @property
     def prediction_error(self) -> float | None:
@@ -158,20 +159,20 @@ class Comparison:
 
     Attributes:
         contenders: In the order given.
-        best_single: Name of the fastest single-toolchain contender; empty if all failed. One of a lower precision
+        best_single: Name of the fastest single-toolchain contender; None if all failed. One of a lower precision
             than the model's counts only if the contender it is compared with has one too.
         speedup_vs_best_single: Median latency of `best_single` over that of the first contender of kind mixed (or
-            the first contender); 0 if unknown.
+            the first contender); None if unknown.
         speedup_ci95: 95 % interval of that ratio.
-        best_single_as_called: Name of the single-toolchain contender fastest as users call it; empty if unknown.
+        best_single_as_called: Name of the single-toolchain contender fastest as users call it; None if unknown.
         streams: Sessions that ran side by side for throughput; 1 if it was not timed.
     """
 
     contenders: tuple[ContenderFacts, ...]
-    best_single: str = ""
-    speedup_vs_best_single: float = 0.0
-    speedup_ci95: tuple[float, float] = (0.0, 0.0)
-    best_single_as_called: str = ""
+    best_single: str | None = None
+    speedup_vs_best_single: float | None = None
+    speedup_ci95: tuple[float, float] | None = None
+    best_single_as_called: str | None = None
     streams: int = 1
 
 
@@ -208,8 +209,8 @@ class RegionFacts:
         cost_us: Predicted cost: measured alone, as deployed.
         cost_ci95_us: Interval in which another measurement would be, by how far measurements repeat on this machine;
             None if that is not known.
-        measured_us: Median in place, from the per-kernel profile of the final plan; 0 if it has none: not profiled, or
-            launched as part of a graph.
+        measured_us: Median in place, from the per-kernel profile of the final plan; None if it has none: not profiled,
+            or launched as part of a graph.
         error: Largest error at its boundary relative to the tensor's scale.
         alternatives: The other targets.
         limit: The least time that the machine allows it, by estimate; None if nothing is known of the machine.
@@ -224,7 +225,7 @@ class RegionFacts:
     operators: tuple[str, ...]
     cost_us: float
     cost_ci95_us: tuple[float, float] | None = None
-    measured_us: float = 0.0
+    measured_us: float | None = None
     error: float = 0.0
     alternatives: tuple[AlternativeFacts, ...] = ()
     limit: LimitFacts | None = None
@@ -234,6 +235,11 @@ class RegionFacts:
     def time_us(self) -> float:
         """Median in place, or else the predicted cost."""
         return self.measured_us or self.cost_us
+
+    @property
+    def off_us(self) -> float:
+        """By how much it takes longer in place than predicted; 0 if it was not measured there."""
+        return self.measured_us - self.cost_us if self.measured_us is not None else 0.0
 
     @property
     def share_of_peak(self) -> float | None:
@@ -266,68 +272,13 @@ class CopyFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CompatibleSetFacts:
-    """Targets that may share a plan, where not all may.
-
-    Attributes:
-        targets: Names of the targets; the set is maximal.
-        predicted_ms: Predicted time of their best plan; None if they cover no plan.
-        used: Names of the targets that plan uses.
-    """
-
-    targets: tuple[str, ...]
-    predicted_ms: float | None
-    used: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SearchFacts:
-    """How the plan was found.
-
-    Attributes:
-        method: Name of the search.
-        exact: Whether no cheaper plan exists among the candidates, at the recorded costs.
-        gap_us: Upper bound of the cost by which a cheaper plan could exist; 0 if exact.
-        candidates: Candidates proposed.
-        distinct_candidates: Structurally distinct candidates per target.
-        measured: Candidates measured in this run.
-        cache_hits: Candidates whose costs came from the tuning database.
-        left_out: What the preset's bounds and toolchains' own rules left out, in words; empty if nothing.
-        rounds: Rounds of search and re-measurement.
-        seconds: Wall-clock time by phase: prepare, candidates, measure, search, refine, total.
-        compatible_sets: Every maximal set of compatible targets, where some targets exclude each other.
-        bound_us: What every plan of the candidates costs at least, at the recorded costs; 0 if nothing is known.
-        unmeasured: Structurally distinct candidates per target that have no cost.
-    """
-
-    method: str
-    exact: bool
-    gap_us: float
-    candidates: int
-    distinct_candidates: int
-    measured: int
-    cache_hits: int
-    left_out: str = ""
-    rounds: int = 1
-    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    compatible_sets: tuple[CompatibleSetFacts, ...] = ()
-    bound_us: float = 0.0
-    unmeasured: int = 0
-
-    @property
-    def took_place(self) -> bool:
-        """Whether anything was searched; otherwise the user gave the plan."""
-        return self.rounds > 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """Complete result of one `optimize` run.
 
     Attributes:
         decision: Why the final plan was chosen, in a sentence.
         predicted_ms: Sum of the chosen kernels' costs and penalties, and of the device copies.
-        measured_ms: End-to-end median of the chosen plan.
+        measured_ms: End-to-end median of the chosen plan; None if it was not timed.
         max_error: Largest error of a model output relative to its scale, on inputs not used in the search.
         metric: What it reaches in the user's metric; None without one.
         unchecked: Reason for each node the reference could not compute itself, by node name.
@@ -358,7 +309,7 @@ class Record:
     comparison: Comparison
     decision: str
     predicted_ms: float
-    measured_ms: float
+    measured_ms: float | None
     max_error: float
     metric: MetricFacts | None = None
     regions: tuple[RegionFacts, ...]
@@ -381,7 +332,7 @@ class Record:
         None if nothing is known. It is about recorded costs: plans were chosen among by their times end to end.
         """
         predicted_us = self.predicted_ms * 1000
-        if predicted_us <= 0 or self.search.bound_us <= 0:
+        if predicted_us <= 0 or not self.search.bound_us:
             return None
         return max(0.0, 1 - self.search.bound_us / predicted_us)
 
@@ -396,5 +347,5 @@ class Record:
         return self.comparison.contenders[0].prediction_error if self.comparison.contenders else None
 
 
-def _prediction_error(predicted: float, measured: float) -> float | None:
-    return measured / predicted - 1 if predicted > 0 and measured > 0 else None
+def _prediction_error(predicted: float | None, measured: float | None) -> float | None:
+    return measured / predicted - 1 if predicted and measured else None
