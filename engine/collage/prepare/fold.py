@@ -33,6 +33,7 @@ class Folder:
         self.changed = False
         self._opsets = model.opset_imports
         self._functions = model.functions
+        self._whole = model.graph
         self._evaluator = NodeEvaluator(model.opset_imports)
 
     def fold(self, graph: ir.Graph) -> None:
@@ -102,22 +103,24 @@ class Folder:
         arrays: tuple[Any, ...],
         tensor: ir.TensorProtocol | None = None,
     ) -> None:
-        """Put initializers in place of a node; one stays a Constant where it is a graph output.
+        """Put initializers in place of a node.
 
-        An initializer may not be a graph output in every toolchain, a Constant node always may.
+        An initializer may not be a graph output in every toolchain, a node always may. An output of the model becomes
+        a view of an initializer, which needs no kernel and so no toolchain; strings, and outputs of branches, stay
+        Constant nodes.
         """
         if any(value.is_graph_output() for value in node.outputs):
-            if node.op_type == "Constant" or len(node.outputs) != 1:
+            if len(node.outputs) != 1:
                 return
             output = node.outputs[0]
-            constant = ir.Node(
-                "",
-                "Constant",
-                [],
-                [ir.AttrTensor("value", _tensor(arrays[0], output))],
-                name=node.name,
-            )
-            _swap_output(graph, node, constant)
+            held = tensor if tensor is not None else _tensor(arrays[0], output)
+            if graph is self._whole and held.dtype != ir.DataType.STRING:
+                _view(graph, node, held)
+            elif node.op_type == "Constant":
+                return
+            else:
+                constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", held)], name=node.name)
+                _swap_output(graph, node, constant)
         else:
             for value, array in zip(node.outputs, arrays, strict=False):
                 if not value.uses():
@@ -181,6 +184,18 @@ def _as_identity(graph: ir.Graph, node: ir.Node, source: ir.Value) -> bool:
         return False
     _swap_output(graph, node, ir.Node("", "Identity", [source], name=node.name))
     return True
+
+
+def _view(graph: ir.Graph, node: ir.Node, held: ir.TensorProtocol) -> None:
+    """Put an Identity of an initializer in place of a node that gives a graph output."""
+    constant = ir.val(fresh_name(graph, f"{node.outputs[0].name}_value"), const_value=held)
+    graph.register_initializer(constant)
+    view = ir.Node("", "Identity", [constant], name=node.name)
+    _swap_output(graph, node, view)
+    shown = view.outputs[0]
+    shown.type, shown.shape = constant.type, constant.shape
+    for reader, place in list(shown.uses()):  # others need not wait for the view
+        reader.replace_input_with(place, constant)
 
 
 def _swap_output(graph: ir.Graph, node: ir.Node, replacement: ir.Node) -> None:

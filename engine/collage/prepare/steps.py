@@ -31,7 +31,6 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from collage.prepare.constant_outputs import make_outputs_views
 from collage.prepare.fold import Folder
 from collage.prepare.merge import fuse_batch_normalization, fuse_padding, merge_equal_nodes
 from collage.prepare.opset import upgrade_opset
@@ -124,7 +123,6 @@ def _prepared(model: ir.Model, input_shapes: Mapping[str, Sequence[Extent]], *, 
         with blamed_on(model):
             _simplify(model)
     separate_dequantized(model.graph)
-    make_outputs_views(model.graph)
     _check_kernels(model)
     common_passes.RemoveUnusedFunctionsPass()(model)  # type: ignore[no-untyped-call]
     common_passes.RemoveUnusedOpsetsPass()(model)
