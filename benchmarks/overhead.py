@@ -73,7 +73,7 @@ def own_tool(model: Path, package: Path, turns: int, threads: int) -> dict[str, 
         report = package.with_suffix(".bench.json")
         bench = [sys.executable, "-m", "collage.cli", "bench", str(package), "--duration", "3", "--rounds", "12"]
         command_output([*bench, "--json", str(report)])
-        [ours] = json.loads(report.read_text(encoding="utf-8"))["contenders"]
+        [ours] = json.loads(report.read_text(encoding="utf-8"))["comparison"]["contenders"]
         ratios.append(ours["latency_ms"]["p50"] / theirs)
         times.append((theirs, ours["latency_ms"]["p50"]))
     return {

@@ -34,12 +34,12 @@ LONGEST_S: Final = 300.0
 def result(model: Model) -> dict[str, Any]:
     """Return what was predicted and measured of an optimized model, as JSON."""
     found = json.loads(model.found.read_text(encoding="utf-8"))
-    plans = found["prediction"]["plans"]
+    plans = found["comparison"]["contenders"]
     return {
         "name": model.name,
         "seconds": found["search"]["seconds"]["total"],
         "kept": len(found["regions"]),
-        "plans": [plan for plan in plans if plan["kernels"] > 1 and plan["usual_ms"]],
+        "plans": [plan for plan in plans if plan["regions"] > 1 and plan["usual_ms"]],
     }
 
 

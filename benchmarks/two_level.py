@@ -91,7 +91,7 @@ def measured(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _verdict(compared: Mapping[str, Any], packages: Sequence[str]) -> dict[str, Any]:
     """Compute the ratio of the first package to the second, from medians and their intervals."""
-    latency = {each["name"]: each["latency_ms"] for each in compared["contenders"]}
+    latency = {each["name"]: each["latency_ms"] for each in compared["comparison"]["contenders"]}
     ours, start = (latency[Path(package).stem] for package in packages)
     ratio = ours["p50"] / start["p50"]
     low, high = ours["ci95"][0] / start["ci95"][1], ours["ci95"][1] / start["ci95"][0]

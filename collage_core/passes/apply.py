@@ -62,7 +62,7 @@ class _Rewriter:
             outputs=[self._typed(value) for value in form.outputs],
             name=site,
         )
-        node.metadata_props[NODES_METADATA] = json.dumps(sub_graph.names)
+        node.metadata_props[NODES_METADATA] = json.dumps([self._graph.names[index] for index in form.order])
         self._nodes.append(node)
 
     def copy(self, index: int) -> None:

@@ -56,7 +56,7 @@ class CallSite:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Names of the prepared model's nodes that it replaces."""
+        """Names of the prepared model's nodes that it replaces, in the order of the function's nodes."""
         try:
             names = json.loads(self.node.metadata_props.get(NODES_METADATA, "[]"))
         except (ValueError, RecursionError):

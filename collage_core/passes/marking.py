@@ -24,7 +24,10 @@ from collage_core.ir.values.tensor_spec import ValueKind
 TARGET_METADATA = "collage.target"
 SYMBOL_METADATA = "collage.global_symbol"
 NODES_METADATA = "collage.nodes"
-"""Metadata key of a call: names of the nodes it replaces, as a JSON list."""
+"""Metadata key of a call: names of the nodes it replaces, as a JSON list, in the order of the function's nodes.
+
+Calls of one function replace different nodes, and the function's own nodes can have the names of one of them only.
+"""
 INT8_METADATA = "collage.int8"
 """Metadata key of a function in which core quantised products: its scales are Constant nodes."""
 PARTS_METADATA = "collage.composites"
@@ -146,7 +149,7 @@ def mark_groups(graph: DataflowGraph, groups: Sequence[tuple[SubGraph, Mark]]) -
             num_outputs=len(form.outputs),
             name=sub_graph.names[-1],
         )
-        call.metadata_props[NODES_METADATA] = json.dumps(sub_graph.names)
+        call.metadata_props[NODES_METADATA] = json.dumps([graph.names[index] for index in form.order])
         for old, new in zip(form.outputs, call.outputs, strict=True):
             new.metadata_props.update(old.metadata_props)
             if bounds[old].kind in (ValueKind.SIZED, ValueKind.BOUNDED):

@@ -17,7 +17,7 @@ def result(seconds: float, *plans: tuple[float, float, float]) -> dict[str, Any]
         "seconds": seconds,
         "kept": 2,
         "plans": [
-            {"name": f"mixed-{number}", "kernels": 2, "alone_ms": alone, "predicted_ms": predicted, "usual_ms": took}
+            {"name": f"mixed-{number}", "regions": 2, "alone_ms": alone, "predicted_ms": predicted, "usual_ms": took}
             for number, (alone, predicted, took) in enumerate(plans, start=1)
         ],
     }

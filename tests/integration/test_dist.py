@@ -185,5 +185,5 @@ def test_the_plugin_mixes_with_those_of_this_repository(tmp_path: Path) -> None:
     facts = optimized(tmp_path, "sampler,onnxruntime")
 
     assert {region["toolchain"] for region in facts["regions"]} <= {"sampler", "onnxruntime"}
-    assert facts["best_single"] in ("onnxruntime", "onnxruntime(spin=true)")
+    assert facts["comparison"]["best_single"] in ("onnxruntime", "onnxruntime(spin=true)")
     check_package(tmp_path)

@@ -20,7 +20,10 @@ from collage.cli.inspect import inspect
 from collage.cli.new_plugin import new_plugin
 from collage.cli.optimize import optimize
 from collage.cli.options.common import verbose_option
-from collage.cli.packages import explain, trust
+from collage.cli.packages.explain import explain
+from collage.cli.packages.export import export
+from collage.cli.packages.report import report
+from collage.cli.packages.trust import trust
 from collage.cli.partition import partition
 from collage.cli.run import run
 from collage.own_process import import_sympy_late, limit_spinning
@@ -28,8 +31,31 @@ from collage.own_process import import_sympy_late, limit_spinning
 __all__ = ["main"]
 
 
+def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    import platform
+    from importlib.metadata import entry_points, version
+
+    from collage_core.entry_points import distribution_of
+    from collage_core.hookspecs import ENTRY_POINT_GROUP
+
+    click.echo(f"collage {version('collage-engine')} (collage-core {version('collage-core')})")
+    click.echo(f"Python {platform.python_version()}")
+    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda each: each.name):
+        click.echo(f"{entry.name}: {distribution_of(entry)}")
+    ctx.exit()
+
+
 @click.group(cls=FailureReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="collage-engine", prog_name="collage")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the versions of Collage and of the installed plugins, and exit.",
+)
 @verbose_option
 def main() -> None:
     """Mix inference toolchains: measure which one runs each part of an ONNX model fastest.
@@ -43,5 +69,20 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-for _command in (doctor, inspect, partition, optimize, frontier, run, bench, compare, explain, trust, db, new_plugin):
+for _command in (
+    doctor,
+    inspect,
+    partition,
+    optimize,
+    frontier,
+    run,
+    bench,
+    compare,
+    explain,
+    report,
+    export,
+    trust,
+    db,
+    new_plugin,
+):
     main.add_command(_command)

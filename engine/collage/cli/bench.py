@@ -71,7 +71,7 @@ def bench(
     """
     from collage.commands.bench import bench as time_models
     from collage.options import BenchOptions
-    from collage.report.documents.bench_json import bench_json
+    from collage.report.documents.codec import to_json
     from collage.report.text.fact_tables import bench_summary
 
     check_overwriting({"--json": json_to}, [*paths, *plans, inputs])
@@ -94,7 +94,7 @@ def bench(
     with shown_progress() as progress:
         report = time_models(paths, options, progress=progress)
     results_console(json_to).print(bench_summary(report))
-    write_json(json_to, bench_json(report))
+    write_json(json_to, to_json(report))
     if all(contender.latency_ms is None for contender in report.comparison.contenders):
         click.echo("Error: no contender could be timed; the table says why.", err=True)
         ctx.exit(1)

@@ -64,7 +64,7 @@ def compare(
     Exits with 1 beyond the tolerance.
     """
     from collage.commands.compare import compare as compare_models
-    from collage.report.facts.compare_facts import compare_json
+    from collage.report.documents.outputs import compare_json
     from collage.report.text.fact_tables import compare_summary, compare_verdict
 
     check_overwriting({"--json": json_to}, [model, package, inputs])

@@ -105,7 +105,7 @@ class FailureReportingGroup(click.Group):
         unwatched: Names of commands that call no plugin, and of options that are no command.
     """
 
-    unwatched: frozenset[str] = frozenset({"explain", "--version", "--help", "-h"})
+    unwatched: frozenset[str] = frozenset({"explain", "export", "report", "--version", "--help", "-h"})
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
         """Run the command of this process's command line under a watcher; any other as it is."""

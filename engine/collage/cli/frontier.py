@@ -86,7 +86,7 @@ def frontier(
     """
     from collage.commands.frontier import frontier as find_frontier
     from collage.options import OptimizeOptions
-    from collage.report.facts.frontier_facts import frontier_json
+    from collage.report.documents.codec import to_json
     from collage.report.files import write_text
     from collage.report.text.frontier_plot import check_plotting, write_frontier
     from collage.report.text.frontier_table import frontier_summary
@@ -108,9 +108,9 @@ def frontier(
         report = find_frontier(
             model, output, options, bounds=max_errors, calibration=calibration, ranges=ranges, progress=progress
         )
-    write_text(output / "frontier.json", frontier_json(report))
+    write_text(output / "frontier.json", to_json(report))
     written = [output / "frontier.json", *([] if no_plot else write_frontier(output, report))]
     console = results_console(json_to)
     console.print(frontier_summary(report))
     console.print(f"saved {len(report.points)} packages and {', '.join(path.name for path in written)} in {output}")
-    write_json(json_to, frontier_json(report))
+    write_json(json_to, to_json(report))

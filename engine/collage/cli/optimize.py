@@ -15,6 +15,7 @@ from collage.cli.options.common import (
     is_verbose,
     json_option,
     measuring_options,
+    preferring_options,
     preset_option,
     ranges_option,
     reference_option,
@@ -24,6 +25,7 @@ from collage.cli.options.common import (
     tuning_db_option,
     verbose_option,
 )
+from collage.cli.options.given_files import given_files
 from collage.cli.options.parameters import (
     MOST_BUCKETS,
     FiniteRange,
@@ -33,7 +35,6 @@ from collage.cli.options.parameters import (
     output_file,
     shape_sets,
     split_names,
-    targets,
 )
 from collage.cli.output import results_console, shown_progress, write_json
 
@@ -104,19 +105,7 @@ from collage.cli.output import results_console, shown_progress, write_json
     metavar="N",
     help="Find a plan for N typical sizes of a range of --input-shapes, and keep those that differ.",
 )
-@click.option(
-    "--pin",
-    "pins",
-    multiple=True,
-    metavar="GLOB=TARGET",
-    help="Give the nodes whose names match to this toolchain, whatever is fastest; repeat for several.",
-)
-@click.option(
-    "--prefer",
-    type=targets,
-    metavar="TARGETS",
-    help="Who gets what measurements cannot decide, best first, comma-separated; explain says where it did.",
-)
+@preferring_options
 @click.option(
     "--save-plan",
     type=output_file,
@@ -135,6 +124,9 @@ from collage.cli.output import results_console, shown_progress, write_json
     help="Which of the latencies counts: 50 for the plan that is usually the fastest, 90 for one that is seldom slow.",
 )
 @seed_option
+@click.option(
+    "--report", type=output_file, metavar="FILE.html", help="Write a page about the plan; see `collage report`."
+)
 @click.option("--anew", is_flag=True, help="Optimize also if OUT is what the same optimization made last.")
 @click.option(
     "--retry-failed", is_flag=True, help="Try again what the tuning database remembers as failed, whatever the cause."
@@ -175,6 +167,7 @@ def optimize(
     save_plan: Path | None,
     load_plan: Path | None,
     seed: int,
+    report: Path | None,
     anew: bool,
     retry_failed: bool,
     json_to: Path | None,
@@ -183,7 +176,7 @@ def optimize(
     from collage.commands.optimizing.possible_shapes import possible_shapes
     from collage.commands.optimizing.up_to_date import up_to_date
     from collage.options import OptimizeOptions
-    from collage.report.documents.optimize_json import optimize_json, shapes_json
+    from collage.report.documents.outputs import plans_json
     from collage.report.figures import size
     from collage.report.text.shapes_summary import shapes_summary
     from collage.report.text.tables import optimize_summary
@@ -192,16 +185,21 @@ def optimize(
 
     if trace is not None and search != "two-level":
         raise click.UsageError("--trace is of --search two-level; other searches have none")
+    if report is not None:
+        from collage.commands.report import check_report
+
+        check_report()  # before the search, not after it
     picture = None if trace is None else trace.with_suffix(PICTURE)
     check_overwriting(
         {
             "--output": output,
             "--json": json_to,
+            "--report": report,
             "--save-plan": save_plan,
             "--trace": trace,
             "the picture of --trace": picture,
         },
-        [model, inputs, database_file(tuning_db), load_plan, *_given_files(metric, calibration, labelled)],
+        [model, inputs, database_file(tuning_db), load_plan, *given_files(metric, calibration, labelled)],
     )
     options: dict[str, Any] = {
         "toolchains": toolchains,
@@ -254,13 +252,9 @@ def optimize(
     else:
         console.print(shapes_summary(records))
     console.print(f"{done} {output} ({size(output.stat().st_size)}); why it is so: collage explain {output}")
-    write_json(json_to, optimize_json(records[0]) if len(records) == 1 else shapes_json(records))
+    write_json(json_to, plans_json(records))
+    if report is not None:
+        from collage.commands.report import report as write_report
 
-
-def _given_files(metric: str | None, *samples: Path | None) -> list[Path]:
-    """Return the files of a metric and of samples, which no output may replace."""
-    from collage.control.metric import metric_file
-    from collage.setup.inputs.calibration import sample_files
-
-    files = [file for each in samples if each is not None for file in sample_files(each)]
-    return files if metric is None else [metric_file(metric), *files]
+        write_report(output, report)
+        console.print(f"saved {report}; open it in a browser")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from collage.cli.options.common import existing_file, input_shapes_option, is_verbose, verbose_option
+from collage.cli.options.completion import complete_targets
 from collage.cli.options.parameters import GivenShapes, check_overwriting, output_file, shapes_by_name, targets
 from collage.cli.output import results_console
 
@@ -15,7 +16,15 @@ _REFUSALS_SHOWN = 12
 
 @click.command(short_help="Mark what one toolchain takes of a model; no search.")
 @click.argument("model", type=existing_file)
-@click.option("--for", "target", type=targets, required=True, metavar="TARGET", help="Who gets all it takes.")
+@click.option(
+    "--for",
+    "target",
+    type=targets,
+    required=True,
+    metavar="TARGET",
+    shell_complete=complete_targets,
+    help="Who gets all it takes.",
+)
 @click.option("-o", "--output", type=output_file, required=True, metavar="OUT.onnx", help="The model to write.")
 @input_shapes_option
 @verbose_option

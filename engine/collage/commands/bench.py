@@ -18,7 +18,7 @@ from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
 from collage.options import BenchOptions
 from collage.process_guard import plugins_guarded
-from collage.report.documents.bench_json import ApparentLoss, BenchReport
+from collage.report.facts.bench_facts import ApparentLoss, BenchReport
 from collage.report.facts.record import Comparison, ContenderFacts, ModelFacts
 from collage.report.progress import Progress, SilentProgress
 from collage.runtime.package import PackagedPlan, load_package
@@ -192,8 +192,8 @@ class _Bench:
                     regions=len(sites),
                     latency_ms=None if isinstance(answer, Failed) else latency_facts(answer),
                     failed=answer.reason if isinstance(answer, Failed) else "",
-                    ratio=ratio.value if ratio is not None else 0.0,
-                    ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+                    ratio=ratio.value if ratio is not None else None,
+                    ratio_ci95=(ratio.low, ratio.high) if ratio is not None else None,
                     exact=name not in inexact,
                     as_called=(
                         as_called_facts(called[name], called_ratios.get(name))
@@ -218,11 +218,12 @@ class _Bench:
 
 def _against_best(
     rounds: Mapping[str, Sequence[tuple[float, ...]]], rivals: Collection[str]
-) -> tuple[str, dict[str, Interval]]:
-    """Return the fastest rival, empty if there is none, and every contender's ratio to it."""
-    best = min((name for name in rounds if name in rivals), key=lambda name: (_median(rounds[name]), name), default="")
-    if not best:
-        return "", {}
+) -> tuple[str | None, dict[str, Interval]]:
+    """Return the fastest rival, None if there is none, and every contender's ratio to it."""
+    racing = [name for name in rounds if name in rivals]
+    best = min(racing, key=lambda name: (_median(rounds[name]), name), default=None)
+    if best is None:
+        return None, {}
     return best, {name: ratio_interval(each, rounds[best], seed=0) for name, each in rounds.items()}
 
 

@@ -87,6 +87,20 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
     )
 
 
+@plugins_guarded()
+def targets_of(toolchain: str) -> tuple[str, ...]:
+    """Return the names of one installed toolchain's targets on this machine; none if it is unusable or not there."""
+    registry = Registry.discover()
+    if toolchain not in registry.toolchains:
+        return ()
+    with (
+        TemporaryFolder() as folder,
+        WorkerPool([PluginSource(toolchain=toolchain)], BlobStore(folder)) as pool,
+    ):
+        answer = answers(registry, pool, this_host(Providers.discover()), [toolchain])[toolchain]
+    return () if isinstance(answer, Unsupported) else tuple(target.name for target in answer)
+
+
 def other_owners(owners: Mapping[str, Sequence[str]] | None = None) -> tuple[str, ...]:
     """Return a warning for each other distribution that installs the import package `collage`.
 

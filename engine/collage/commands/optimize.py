@@ -45,7 +45,7 @@ from collage.precision.lower_precision import LowerPrecision
 from collage.precision.plans.plan_runs import PlanRuns
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
-from collage.report.progress import Progress, SilentProgress
+from collage.report.progress import Progress, SilentProgress, stages_of
 from collage.setup.environment import Environment
 from collage.setup.phase_clock import PhaseClock
 from collage.setup.queries import usable_rules
@@ -64,6 +64,16 @@ from collage_core.search.two_level import TwoLevelLimits
 _KEPT = "What was measured is kept in the tuning database, so run it again, or give it more time with --budget."
 _BUILD_S = 0.2
 """Seconds that building and checking a candidate takes, roughly."""
+_STAGES: Final = stages_of(
+    {
+        "preparing the model": 0.06,
+        "measuring candidates": 0.54,
+        "timing whole plans": 0.31,
+        "building and verifying": 0.05,
+        "measuring what the machine allows": 0.04,
+    }
+)
+"""The stages of a run with their usual shares of its time, as they are over the models of the suite."""
 _SEARCHES_AGAIN: Final = 3
 """Searches that are repeated without a kernel that makes the plan wrong, or for a smaller error; then the next best
 plan is kept.
@@ -91,6 +101,7 @@ def optimize(
     """
     options = options or OptimizeOptions()
     progress = progress or SilentProgress()
+    progress.stage(_STAGES["preparing the model"])
     clock = PhaseClock()
     budget = Budget.begin(options.budget_s, began=command_began())
     choices = UserChoices.read(options)
@@ -173,6 +184,7 @@ class _Optimization:
                 self._notes += [note] if note else []
         notes = tuple(self._notes)
         while True:
+            self._progress.stage(_STAGES["measuring candidates"])
             try:
                 return self._searched(rules)
             except TooInexactError as error:
@@ -214,6 +226,7 @@ class _Optimization:
         explored, plans = self._explored(rules) if self._given is None else self._forced(rules, self._given)
         if self._options.search == "ilp" and self._given is None:
             self._notes.append(certified(explored.pool, explored.result.total_us))
+        self._progress.stage(_STAGES["timing whole plans"])
         with self._clock.phase("refine"):
             timings = self._timer(self._options.effective).run(plans)
             self._finishing()
@@ -222,6 +235,7 @@ class _Optimization:
             if self._options.search == "two-level" and self._given is None:
                 explored, plans, timings = self._changed(explored, plans, timings)
             self._finishing()
+            self._progress.stage(_STAGES["building and verifying"])
             kept = self._kept(plans, timings, explored.pool)
         with self._clock.phase("peaks"):
             limits = self._limits(explored, kept)
@@ -398,7 +412,7 @@ class _Optimization:
         if self._environment.budget.is_spent:
             self._notes.append("what the machine allows was not looked at: the budget was spent")
             return None
-        self._progress.phase("measuring what the machine allows")
+        self._progress.stage(_STAGES["measuring what the machine allows"])
         targets = () if self._options.preset == "quick" else working_targets(explored.pool)
         choices = SetupChoices.of(self._options)
         return measured_limits(plan, times, self._environment.toolchains, choices, targets)

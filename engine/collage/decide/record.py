@@ -13,13 +13,13 @@ from collage.explore.exploration import Explored
 from collage.options import OptimizeOptions
 from collage.peaks.limits import PlanLimits
 from collage.report.facts.precision_facts import MetricFacts, PrecisionFacts
-from collage.report.facts.record import Record, SearchFacts
+from collage.report.facts.record import Record
+from collage.report.facts.search_facts import SearchFacts
 from collage.setup.environment import Environment
 from collage.setup.facts import device_facts, host_facts, toolchain_facts
 from collage.setup.workload import Workload
 from collage_core.candidates.explanation import refusals
 from collage_core.candidates.plan import Plan
-from collage_core.contract import Unmeasured
 from collage_core.fusion import CandidateKernel
 
 
@@ -82,7 +82,7 @@ def record_of(
         comparison=against,
         decision=kept.decision.reason,
         predicted_ms=plan.predicted_us / 1000,
-        measured_ms=latency.p50 if latency is not None else 0.0,
+        measured_ms=latency.p50 if latency is not None else None,
         max_error=verified.max_error,
         metric=metric,
         regions=regions(
@@ -111,7 +111,6 @@ def _search_facts(
     environment: Environment[Workload], explored: Explored, method: str, seconds: Mapping[str, float]
 ) -> SearchFacts:
     counts, pool, result = environment.source.counts, explored.pool, explored.result
-    unmeasured = {pool.cache_key(each) for each in pool if isinstance(pool.cost(each), Unmeasured)}
     return SearchFacts(
         method=method,
         exact=result.exact,
@@ -125,5 +124,6 @@ def _search_facts(
         seconds=seconds,
         compatible_sets=compatible_set_facts(pool),
         bound_us=max(0.0, result.total_us - result.gap_us),
-        unmeasured=len(unmeasured),
+        unmeasured=pool.unmeasured(),
+        history=explored.history,
     )

@@ -101,7 +101,7 @@ def comparison(
         best_single=incumbent.name,
         speedup_vs_best_single=1 / kept.value,
         speedup_ci95=(1 / kept.high, 1 / kept.low),
-        best_single_as_called=decision.incumbent_as_called,
+        best_single_as_called=decision.incumbent_as_called or None,
     )
 
 
@@ -127,10 +127,10 @@ def _contender(
         regions=len(plan.kernels),
         latency_ms=latency_facts(samples.rounds_us) if samples is not None else None,
         failed=failed if samples is None else "",
-        ratio=ratio.value if ratio is not None else 0.0,
-        ratio_ci95=(ratio.low, ratio.high) if ratio is not None else (0.0, 0.0),
+        ratio=ratio.value if ratio is not None else None,
+        ratio_ci95=(ratio.low, ratio.high) if ratio is not None else None,
         predicted_ms=plan.predicted_us / _US_PER_MS,
-        usual_ms=usual_ms.get(timed_as, 0.0),
+        usual_ms=usual_ms.get(timed_as) or None,
         as_called=as_called_facts(called, decision.called.get(timed_as)) if called else None,
         exact=all(kernel.target.exact for kernel in plan.kernels),
     )
@@ -185,7 +185,7 @@ def regions(
                 operators=tuple(pool.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
                 cost_us=costs[sub_graph.nodes],
                 cost_ci95_us=interval(kernel, costs[sub_graph.nodes]),
-                measured_us=measured_us.get(site, 0.0),
+                measured_us=measured_us.get(site) or None,
                 error=errors.get(site, 0.0),
                 limit=limits[number] if limits else None,
                 precision=(precision or {}).get(kernel),

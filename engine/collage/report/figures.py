@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 
-def milliseconds(value: float) -> str:
-    """Format milliseconds with four significant digits, about the precision of the clock.
+def milliseconds(value: float | None) -> str:
+    """Format milliseconds with four significant digits, about the precision of the clock; a dash if there is no value.
 
     Examples:
-        >>> [milliseconds(v) for v in (0.012345, 3.7, 160.04)]
-        ['0.01235', '3.700', '160.0']
+        >>> [milliseconds(v) for v in (0.012345, 3.7, 160.04, None)]
+        ['0.01235', '3.700', '160.0', '-']
     """
-    return significant(value, 4)
+    return "-" if value is None else significant(value, 4)
 
 
 def microseconds(value: float | None) -> str:
@@ -92,14 +92,14 @@ def whole_percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def change(value: float, base: float) -> str:
-    """Format the relative change from a base, with its sign.
+def change(value: float | None, base: float | None) -> str:
+    """Format the relative change from a base, with its sign; a dash if either is not known.
 
     Examples:
         >>> change(110, 100), change(95, 100)
         ('+10.0 %', '-5.0 %')
     """
-    return f"{100 * (value / base - 1):+.1f} %" if base > 0 else "-"
+    return f"{100 * (value / base - 1):+.1f} %" if base and value is not None else "-"
 
 
 def seconds(value: float) -> str:

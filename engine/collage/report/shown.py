@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from rich.console import Console, RenderableType
 
-from collage.report.documents.bench_json import BenchReport
+from collage.report.facts.bench_facts import BenchReport
 from collage.report.facts.compare_facts import CompareReport
 from collage.report.facts.inspect_facts import InspectReport
 from collage.report.facts.record import Record

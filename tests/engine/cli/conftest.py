@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from collage.cli import main
 from collage.commands.optimizing import to_package
-from collage.report.documents.bench_json import BenchReport
+from collage.report.facts.bench_facts import BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from collage.report.documents.codec import record_from_document, to_jsonable
+from collage.report.documents.codec import to_jsonable
+from collage.report.documents.outputs import plans_json
 from collage.report.facts.record import Record
 from tests.engine.cli.conftest import FakePipeline
 from tests.engine.report.records import MODEL, RECORD
+from tests.valid_json import valid
 
 Collage = Callable[..., Result]
 
@@ -161,7 +163,8 @@ def test_json_goes_to_a_file(collage: Collage, pipeline: FakePipeline, model: Pa
     for name, arguments in commands.items():
         result = collage(*arguments, "--json", f"{name}.json")
         assert result.exit_code == 0, result.output
-        assert json.loads(Path(f"{name}.json").read_text())["schema_version"] == 1
+        schema = "plan" if name == "optimize" else name
+        assert valid(schema, Path(f"{name}.json").read_text())["schema_version"] == 1
 
 
 def test_bench_keeps_defaults_that_are_not_overridden(
@@ -255,7 +258,7 @@ def test_explain_reads_the_record_of_a_package(
     assert result.exit_code == 0, result.output
     assert "k0001  openvino: 1 node, 40.1 % of the time" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
-    assert record_from_document(json.loads(Path("record.json").read_text())) == RECORD
+    assert valid("plan", Path("record.json").read_text()) == json.loads(plans_json([RECORD]))
 
 
 def test_explain_shows_plans_for_several_shapes_beside_each_other(
@@ -273,7 +276,7 @@ def test_explain_shows_plans_for_several_shapes_beside_each_other(
     assert [each[:3] for each in cells] == [["x:[1,3]", "96", "openvino"], ["x:[4,3]", "96", "openvino"]]
     assert "as above" in result.stdout, "both plans give the same nodes to the same targets"
     assert result.stdout.count("k0001  openvino: 1 node, 40.1 % of the time") == 2
-    assert [record_from_document(each) for each in json.loads(Path("records.json").read_text())] == records
+    assert valid("plan", Path("records.json").read_text()) == json.loads(plans_json(records))
 
 
 def test_explain_refuses_a_record_of_another_version(

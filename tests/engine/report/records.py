@@ -15,9 +15,9 @@ from collage.report.facts.record import (
     ModelFacts,
     Record,
     RegionFacts,
-    SearchFacts,
     ToolchainFacts,
 )
+from collage.report.facts.search_facts import SearchFacts
 from collage_core.candidates.refusals import Refusal
 
 HOST = HostFacts(
@@ -173,10 +173,12 @@ RECORD = Record(
 )
 
 
-def with_plan(measured_ms: float, usual_ms: float) -> Record:
+def with_plan(measured_ms: float | None, usual_ms: float | None) -> Record:
     """The same, with a plan that takes so long, and so long at the machine's usual speed."""
     first, *others = COMPARISON.contenders
-    plan = dataclasses.replace(first, latency_ms=latency(measured_ms), usual_ms=usual_ms)
+    plan = dataclasses.replace(
+        first, latency_ms=None if measured_ms is None else latency(measured_ms), usual_ms=usual_ms
+    )
     comparison = dataclasses.replace(COMPARISON, contenders=(plan, *others))
     return dataclasses.replace(RECORD, measured_ms=measured_ms, comparison=comparison)
 

@@ -7,9 +7,10 @@ import math
 
 from rich.console import Console, RenderableType
 
-from collage.report.documents.bench_json import ApparentLoss, BenchReport
 from collage.report.documents.codec import to_json
-from collage.report.facts.compare_facts import CompareReport, ValueComparison, compare_json
+from collage.report.documents.outputs import compare_json
+from collage.report.facts.bench_facts import ApparentLoss, BenchReport
+from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import ClashFacts, DoctorReport
 from collage.report.facts.inspect_facts import InspectReport, TargetCoverage
 from collage.report.facts.run_facts import OutputFacts, RunReport, StepFacts

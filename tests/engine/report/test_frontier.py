@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from collage.report.facts.frontier_facts import FrontierPoint, FrontierReport, frontier_json, with_best_marked
+from collage.report.documents.codec import to_json
+from collage.report.facts.frontier_facts import FrontierPoint, FrontierReport, with_best_marked
 from collage.report.facts.record import LatencyFacts
 from collage.report.text.frontier_plot import PICTURES, write_frontier
 from collage.report.text.frontier_table import frontier_summary
@@ -31,8 +32,8 @@ def point(error: float, p50: float | None, bound: float | None = None) -> Fronti
         kernels=1,
         int8=3 if bound else 0,
         latency_ms=latency,
-        ratio=0.0 if p50 is None else p50 / 10,
-        ratio_ci95=(0.0, 0.0) if p50 is None else (p50 / 10.1, p50 / 9.9),
+        ratio=None if p50 is None else p50 / 10,
+        ratio_ci95=None if p50 is None else (p50 / 10.1, p50 / 9.9),
         failed="" if p50 is not None else "it crashed",
     )
 
@@ -70,7 +71,7 @@ def test_the_table_has_a_row_for_each_bound(report: FrontierReport) -> None:
 
 
 def test_the_json_has_everything(report: FrontierReport) -> None:
-    document = json.loads(frontier_json(report))
+    document = json.loads(to_json(report))
 
     assert [each["max_error"] for each in document["points"]] == [None, 0.01, 0.03, 0.1]
     assert [each["is_best"] for each in document["points"]] == [True, True, False, False]

@@ -93,7 +93,7 @@ def test_above_the_peak_nothing_is_claimed_and_the_reason_is_given() -> None:
 
 
 def test_a_plan_that_was_not_timed_is_held_against_its_prediction() -> None:
-    untimed = dataclasses.replace(ESTIMATED, measured_ms=0.0)
+    untimed = dataclasses.replace(ESTIMATED, measured_ms=None)
 
     assert untimed.share_of_peak == pytest.approx(77.76 / 88.25)
 

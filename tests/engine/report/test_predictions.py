@@ -94,4 +94,4 @@ def test_the_error_of_a_prediction_is_a_fact_that_follows_from_what_the_record_k
     assert read.regions[0].prediction_error == 57_100.0 / 52_340.0 - 1
     assert read.comparison.contenders[0].prediction_error == 96.0 / 88.25 - 1
     assert read.comparison.contenders[1].prediction_error is None
-    assert with_plan(0.0, 0.0).prediction_error is None
+    assert with_plan(None, None).prediction_error is None

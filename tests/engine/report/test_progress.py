@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+import re
 
+import pytest
 from rich.console import Console
 
-from collage.report.progress import BarProgress, LineProgress, Progress, SilentProgress, progress_for
+from collage.report.progress import BarProgress, LineProgress, Progress, SilentProgress, progress_for, stages_of
 
 
 class Clock:
@@ -86,8 +88,96 @@ def test_bars_show_phases_counts_and_messages() -> None:
     assert "searching" in stream.getvalue()
 
 
+STAGES = stages_of({"preparing": 0.1, "measuring": 0.6, "racing": 0.3})
+
+
+def test_stages_add_up() -> None:
+    assert [(str(each), each.before) for each in STAGES.values()] == [
+        ("1/3 preparing", 0.0),
+        ("2/3 measuring", 0.1),
+        ("3/3 racing", pytest.approx(0.7)),
+    ]
+
+
+def test_a_log_has_one_line_for_each_stage_with_what_is_known() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = LineProgress(stream, interval_s=1.0, clock=clock)
+
+    progress.stage(STAGES["preparing"])
+    progress.phase("reading", 2)
+    clock.now += 2.0
+    progress.advance()
+    progress.stage(STAGES["measuring"])
+    progress.standing("best plan so far 3.000 ms, predicted")
+    progress.message("openvino crashed")
+    clock.now += 60.0
+    progress.stage(STAGES["racing"])
+    progress.phase("first rounds", 4)
+    progress.done()
+
+    assert stream.getvalue().splitlines() == [
+        "1/3 preparing",
+        "2/3 measuring (2.0 s)",
+        "openvino crashed",
+        "3/3 racing (1:02 min; best plan so far 3.000 ms, predicted)",
+    ]
+
+
+def test_a_stage_in_which_nothing_happened_leaves_no_line() -> None:
+    """An input that is refused gets its one message."""
+    stream = io.StringIO()
+    progress = LineProgress(stream, clock=Clock())
+
+    progress.stage(STAGES["preparing"])
+    progress.done()
+
+    assert stream.getvalue() == ""
+
+
+def bars(width: int) -> tuple[BarProgress, io.StringIO]:
+    stream = io.StringIO()
+    return BarProgress(Console(file=stream, force_terminal=True, width=width, _environ={})), stream
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_the_stage_the_phase_and_what_is_known_in_its_width(width: int) -> None:
+    progress, stream = bars(width)
+
+    progress.stage(STAGES["preparing"])
+    progress.stage(STAGES["measuring"])
+    progress.phase("measuring what nothing covers yet, one by one", total=12)
+    progress.advance(3)
+    progress.standing("best plan so far 42.10 ms, predicted; best single toolchain openvino, 61.20 ms")
+    progress.message("a line")
+    progress.stage(STAGES["racing"])
+    progress.done()
+
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert max(len(line) for line in re.split(r"[\r\n]+", text)) <= width
+    assert "2/3 measuring" in text
+    assert "3/12" in text
+    assert "best plan so far 42.10 ms" in text
+    assert "100 %" in text
+
+
+def test_the_bar_of_all_work_never_goes_back() -> None:
+    progress, stream = bars(100)
+
+    progress.stage(STAGES["racing"])
+    progress.stage(STAGES["measuring"])
+    progress.message("searching again")
+    progress.done()
+
+    text = stream.getvalue()
+    assert "70 %" in text
+    assert "10 %" not in text
+
+
 def test_silence_takes_everything() -> None:
     progress: Progress = SilentProgress()
+
+    progress.stage(STAGES["racing"])
+    progress.standing("nothing")
 
     progress.phase("measuring", total=1)
     progress.advance()

@@ -8,7 +8,8 @@ import io
 from rich.console import Console, RenderableType
 
 from collage.report.documents.codec import record_from_document, to_jsonable
-from collage.report.facts.record import AlternativeFacts, AsCalledFacts, CompatibleSetFacts, RegionFacts
+from collage.report.facts.record import AlternativeFacts, AsCalledFacts, RegionFacts
+from collage.report.facts.search_facts import CompatibleSetFacts
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.tables import (
     comparison_table,
@@ -65,10 +66,12 @@ def test_what_is_computed_in_lower_precision_is_marked() -> None:
     assert "*" not in shown(comparison_table(COMPARISON))
 
 
-def test_a_narrow_terminal_folds_names_and_keeps_figures() -> None:
+def test_a_narrow_terminal_leaves_out_columns_and_keeps_names_and_figures() -> None:
     text = shown(comparison_table(COMPARISON), width=80)
 
-    assert all(figure in text for figure in ("95.04-96.96", "0.651-0.664", "mixed", "158.4-161.6"))
+    assert all(figure in text for figure in ("95.04-96.96", "0.651-0.664", "158.4-161.6"))
+    assert "openvino(precision=bf16)" in text
+    assert "toolchains" not in text
 
 
 def test_regions_show_predicted_and_measured_time_and_share() -> None:
@@ -80,7 +83,7 @@ def test_of_many_regions_the_costliest_are_listed_and_the_rest_summed() -> None:
 
 
 def test_a_plan_that_was_not_profiled_shows_predicted_shares() -> None:
-    regions = tuple(dataclasses.replace(region, measured_us=0.0) for region in RECORD.regions)
+    regions = tuple(dataclasses.replace(region, measured_us=None) for region in RECORD.regions)
 
     text = shown(regions_table(dataclasses.replace(RECORD, regions=regions)))
 
@@ -89,7 +92,7 @@ def test_a_plan_that_was_not_profiled_shows_predicted_shares() -> None:
 
 def test_a_region_that_was_not_profiled_has_its_predicted_share_beside_others() -> None:
     first, *others = RECORD.regions
-    regions = (dataclasses.replace(first, measured_us=0.0), *others)
+    regions = (dataclasses.replace(first, measured_us=None), *others)
 
     text = shown(regions_table(dataclasses.replace(RECORD, regions=regions)))
 

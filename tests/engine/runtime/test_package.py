@@ -19,9 +19,10 @@ import collage
 from collage.errors import PackageError
 from collage.runtime import Lowered
 from collage.runtime.load import load
-from collage.runtime.package import export_model, load_package, save_package
+from collage.runtime.package import load_package, save_package
 from collage_core.contract import Artifact, Requirement, Target
 from collage_core.errors import KernelLoadError, UsageError
+from collage_core.ir.io.model_io import save_model
 from collage_core.passes.call_sites import CallSite, call_sites
 from collage_core.registry import Registry
 from tests.engine.runtime.mocks import MOCK, ExecutingMock, partition, reference
@@ -135,7 +136,7 @@ def test_equal_content_gives_equal_files(tmp_path: Path, model: ir.Model) -> Non
 def test_the_model_inside_is_standard_onnx(saved: Path, tmp_path: Path, model: ir.Model) -> None:
     exported = tmp_path / "out" / "exported.onnx"
     exported.parent.mkdir()
-    export_model(load_package(saved), exported)
+    save_model(load_package(saved).plan.model, exported)
     onnx.checker.check_model(str(exported))
     with zipfile.ZipFile(saved) as archive:
         archive.extractall(tmp_path / "extracted")

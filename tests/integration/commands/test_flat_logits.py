@@ -93,4 +93,4 @@ def test_a_search_refuses_neither_runtime(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     facts = json.loads(report.read_text(encoding="utf-8"))
     assert [fact for fact in facts["refusals"] if "wrong numbers" in fact["reason"]] == []
-    assert {each["name"] for each in facts["contenders"]} >= {"onnxruntime", "openvino"}
+    assert {each["name"] for each in facts["comparison"]["contenders"]} >= {"onnxruntime", "openvino"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from click.testing import CliRunner, Result
 from collage.cli import main
 from collage.commands.partition import partition
 from tests.integration.commands.models import Arrays, cnn, reference
+from tests.valid_json import valid
 
 pytestmark = pytest.mark.plugins
 
@@ -85,7 +85,7 @@ def test_inspect_says_what_toolchains_take_for_any_size(name: str, tmp_path: Pat
     result = collage("inspect", write(tmp_path), "--toolchains", "onnxruntime,openvino", "--json", tmp_path / "i.json")
 
     assert result.exit_code == 0, result.stderr
-    document: dict[str, Any] = json.loads((tmp_path / "i.json").read_text())
+    document: dict[str, Any] = valid("inspect", (tmp_path / "i.json").read_text())
     assert document["inputs"] == [described]
     assert "Shape" not in document["operators"], "targets of Reshape are constants"
     for target in document["targets"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from collage.store import open_database
 from collage_core.errors import UsageError
 from collage_testing import GraphBuilder
 from tests.integration.commands.conftest import TINY
+from tests.valid_json import valid
 
 pytestmark = pytest.mark.plugins("onnxruntime", "openvino")
 
@@ -62,7 +62,7 @@ def test_there_is_a_package_within_each_bound_and_a_second_run_measures_nothing(
 
     assert status == 0, output
     folder = model.parent / "frontier"
-    document = json.loads((folder / "frontier.json").read_text())
+    document = valid("frontier", (folder / "frontier.json").read_text())
     assert [each["max_error"] for each in document["points"]] == [None, 0.05]
     x = np.random.default_rng(3).normal(size=(32, 64)).astype(np.float32)
     [right] = collage.load(folder / "own-types.collage").run(None, {"x": x})

@@ -8,7 +8,7 @@ import pytest
 
 from collage.commands.optimize import optimize
 from collage.options import OptimizeOptions
-from collage.report.documents.optimize_json import optimize_json
+from collage.report.documents.outputs import plans_json
 from collage.report.text.explanation import explain
 from collage_testing.graphs import GraphBuilder
 from tests.integration.commands.conftest import TINY
@@ -27,4 +27,4 @@ def test_a_report_says_whether_nan_reaches_the_outputs() -> None:
 
     assert record.nan == f"with a NaN in each input, 0 elements of output {str(y.name)!r} are NaN instead of 12"
     assert f"{record.nan[1:]}." in " ".join(explain(record).split())
-    assert json.loads(optimize_json(record))["nan"] == record.nan
+    assert json.loads(plans_json([record]))["nan"] == record.nan

@@ -91,6 +91,8 @@ def test_kernels_cost_what_they_take_in_place_and_a_certificate_is_of_the_costs_
     costs_us = [region.cost_us for region in record.regions]
     assert len(set(costs_us)) == 1  # the same for each kernel, brought to the machine's usual speed
     assert plan.predicted_ms == pytest.approx(sum(costs_us) / 1000, rel=0.01)
+    assert plan.alone_ms is not None
+    assert plan.predicted_ms is not None
     assert plan.alone_ms < plan.predicted_ms
     assert any(note.startswith("certified by an integer program") for note in record.notes)
 

@@ -25,6 +25,7 @@ from collage_core.errors import KernelLoadError
 from tests.hardship import ORDINARY, run_python
 from tests.integration.commands.conftest import TINY, check
 from tests.integration.commands.models import Arrays, inputs, reference, written
+from tests.valid_json import valid
 
 pytestmark = pytest.mark.plugins
 
@@ -205,7 +206,7 @@ def test_the_command_says_what_was_lowered_again(made: Path, tmp_path: Path) -> 
 
     assert result.exit_code == 0, result.stderr
     assert "lowered again from the package" in " ".join(result.stdout.split())
-    [note] = json.loads((tmp_path / "run.json").read_text())["notes"]
+    [note] = valid("run", (tmp_path / "run.json").read_text())["notes"]
     assert "it needs onnxruntime==1.0.2" in note
 
 

@@ -182,6 +182,7 @@ def test_samples_say_which_sizes_there_are(tmp_path: Path) -> None:
     check(found.session(), model, tokens(1, 9))
 
 
+@pytest.mark.slow
 def test_each_bucket_runs_its_own_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans are taken for different ones, so that each stays, for its part of the range."""
     monkeypatch.setattr(several_shapes, "plan_of_record", id)

@@ -19,6 +19,7 @@ from collage_core.errors import FeedError, InputShapeError, UsageError
 from tests.integration.commands.conftest import BOTH, TINY, TINY_ARGUMENTS, Collage, check
 from tests.integration.commands.environments import Environment
 from tests.integration.commands.models import cnn, reference
+from tests.valid_json import valid
 
 pytestmark = pytest.mark.plugins
 
@@ -68,11 +69,13 @@ def test_the_command_makes_one_package_that_runs_all_shapes(made: Path) -> None:
 
 def test_it_says_what_each_shape_gets(made: Path) -> None:
     said = (made / "said.txt").read_text()
-    document = json.loads((made / "shapes.json").read_text())
+    document = valid("plan", (made / "shapes.json").read_text())
 
     assert [f"x:[{batch},3,16,16]" in said for batch in BATCHES] == [True] * 2
     assert "shapes 2 of 2: x:[4,3,16,16]" in (made / "progress.txt").read_text()
-    assert [each["input_shapes"] for each in document["shapes"]] == [{"x": [batch, 3, 16, 16]} for batch in BATCHES]
+    assert [each["model"]["input_shapes"] for each in document["shapes"]] == [
+        {"x": [batch, 3, 16, 16]} for batch in BATCHES
+    ]
     assert all(each["search"]["measured"] > 0 and each["regions"] for each in document["shapes"])
 
 
@@ -80,8 +83,8 @@ def test_no_plan_has_threads_that_keep_the_cores_of_the_others_busy(made: Path, 
     document = json.loads((made / "shapes.json").read_text())
 
     for each in document["shapes"]:
-        assert {contender["name"] for contender in each["contenders"]} >= {"onnxruntime", "openvino"}
-        assert "onnxruntime(spin=true)" not in {contender["name"] for contender in each["contenders"]}
+        assert {contender["name"] for contender in each["comparison"]["contenders"]} >= {"onnxruntime", "openvino"}
+        assert "onnxruntime(spin=true)" not in {contender["name"] for contender in each["comparison"]["contenders"]}
     said = " ".join(collage("explain", "cnn.collage", folder=made).stdout.split())
     assert said.count("left out: onnxruntime(spin=true), which would slow the plans for other shapes") == 2
 
@@ -127,7 +130,9 @@ def test_other_commands_take_a_shape_or_all(made: Path, collage: Collage) -> Non
     assert which.returncode == 2
     assert "choose one with --input-shapes" in " ".join(which.stderr.split())
     assert timed.returncode == 0, timed.stderr
-    contenders = {each["name"]: each for each in json.loads((made / "bench.json").read_text())["contenders"]}
+    contenders = {
+        each["name"]: each for each in json.loads((made / "bench.json").read_text())["comparison"]["contenders"]
+    }
     assert contenders["collage"]["latency_ms"]["p50"] > 0
 
 

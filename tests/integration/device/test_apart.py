@@ -41,6 +41,7 @@ def record(folder: Path) -> Record:
     return made.record
 
 
+@pytest.mark.slow
 def test_the_plan_is_the_best_of_those_without_one_or_the_other(record: Record) -> None:
     """With left what remains takes near one wait, with right two, with near alone four; with both it took none."""
     assert {node: region.target for region in record.regions for node in region.nodes} == {
@@ -52,6 +53,7 @@ def test_the_plan_is_the_best_of_those_without_one_or_the_other(record: Record) 
     }
 
 
+@pytest.mark.slow
 def test_the_record_and_the_explanation_tell_what_each_set_came_to(record: Record) -> None:
     first, second = record.search.compatible_sets
 
@@ -65,12 +67,14 @@ def test_the_record_and_the_explanation_tell_what_each_set_came_to(record: Recor
     assert "it cannot share a plan with left" in text
 
 
+@pytest.mark.slow
 def test_the_best_plan_of_each_set_ran_end_to_end(record: Record) -> None:
     raced = {each.toolchains for each in record.comparison.contenders if each.kind == "mixed" and each.latency_ms}
 
     assert ("left", "near") in raced
 
 
+@pytest.mark.slow
 def test_in_another_process_the_plan_runs(folder: Path, record: Record) -> None:
     assert ran_elsewhere(folder).facts["substitutes"] == 0
     assert {region.toolchain for region in record.regions} == {"left", "near"}

@@ -14,7 +14,7 @@ from collage.cli import main
 MISUSE, FAILURE = 2, 1
 """Statuses: the command line says what is not there or does not fit; what it names cannot be used."""
 
-_BEFORE_THE_MESSAGE = re.compile(r"(Usage: .*|Try .*| +.*|.* \.\.\.|.* done in .* s|)")
+_BEFORE_THE_MESSAGE = re.compile(r"(Usage: .*|Try .*| +.*|\d/\d .*|.* \.\.\.|.* done in .* s|)")
 """What click says of the command, and progress."""
 
 

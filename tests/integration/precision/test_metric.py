@@ -121,6 +121,7 @@ def accuracy(package: Any, of: Sequence[Values]) -> float:
     return 100 * float(np.mean(hits))
 
 
+@pytest.mark.slow
 def test_the_drop_on_samples_that_are_held_out_is_what_is_allowed_and_what_the_package_has(
     folder: Path, labelled: list[dict[str, Any]]
 ) -> None:

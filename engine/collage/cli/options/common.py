@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from collage.cli.options.completion import complete_pins, complete_targets, complete_toolchains
 from collage.cli.options.parameters import duration, input_shape, output_file_or_dash, targets
 from collage_core.error_text import FRAMES
 
@@ -96,6 +97,7 @@ tuning_db_option = click.option(
 reference_option = click.option(
     "--reference",
     metavar="TOOLCHAIN",
+    shell_complete=complete_toolchains,
     help="Computes what ONNX's own evaluator cannot; the first exact one by default.",
 )
 
@@ -115,14 +117,42 @@ def selection_options(command: C) -> C:
     for option in (
         input_shapes_option,
         click.option(
-            "--exclude", multiple=True, metavar="TARGETS", help="Toolchains or targets to leave out, comma-separated."
+            "--exclude",
+            multiple=True,
+            metavar="TARGETS",
+            shell_complete=complete_targets,
+            help="Toolchains or targets to leave out, comma-separated.",
         ),
         click.option(
             "--toolchains",
             type=targets,
             metavar="TARGETS",
+            shell_complete=complete_targets,
             help="Toolchains to use, comma-separated, with options where wanted: "
             "onnxruntime,openvino(precision=bf16). All that are installed unless given.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def preferring_options(command: C) -> C:
+    """Add the options by which a user decides who runs what."""
+    for option in (
+        click.option(
+            "--prefer",
+            type=targets,
+            metavar="TARGETS",
+            shell_complete=complete_targets,
+            help="Who gets what measurements cannot decide, best first, comma-separated; explain says where it did.",
+        ),
+        click.option(
+            "--pin",
+            "pins",
+            multiple=True,
+            metavar="GLOB=TARGET",
+            shell_complete=complete_pins,
+            help="Give the nodes whose names match to this toolchain, whatever is fastest; repeat for several.",
         ),
     ):
         command = option(command)

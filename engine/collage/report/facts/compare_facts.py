@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from collage.report.documents.codec import dumps, to_jsonable
 from collage.report.facts.record import SCHEMA_VERSION
 
 
@@ -65,8 +64,3 @@ class CompareReport:
     def max_error(self) -> float:
         """Largest error of any value."""
         return max((value.error for value in self.values), default=0.0)
-
-
-def compare_json(report: CompareReport) -> str:
-    """Serialize a comparison as JSON text, with its verdict."""
-    return dumps({**to_jsonable(report), "passed": report.passed, "max_error": to_jsonable(report.max_error)})

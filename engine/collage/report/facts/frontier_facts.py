@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from collage.report.documents.codec import dumps, to_jsonable
 from collage.report.facts.record import SCHEMA_VERSION, HostFacts, LatencyFacts, ModelFacts
 
 
@@ -20,7 +19,7 @@ class FrontierPoint:
         kernels: Number of its kernels.
         int8: Number of its products in 8-bit integers.
         latency_ms: Its latency, in rounds with the packages of all other bounds; None if it does not run.
-        ratio: Ratio of its latency to that of the plan in the model's own types; 0 if that is not known.
+        ratio: Ratio of its latency to that of the plan in the model's own types; None if that is not known.
         ratio_ci95: 95 % interval of the ratio.
         failed: Why it does not run.
         is_best: Whether no other is both faster and nearer.
@@ -33,8 +32,8 @@ class FrontierPoint:
     kernels: int
     int8: int
     latency_ms: LatencyFacts | None = None
-    ratio: float = 0.0
-    ratio_ci95: tuple[float, float] = (0.0, 0.0)
+    ratio: float | None = None
+    ratio_ci95: tuple[float, float] | None = None
     failed: str = ""
     is_best: bool = False
 
@@ -73,8 +72,3 @@ def with_best_marked(points: tuple[FrontierPoint, ...]) -> tuple[FrontierPoint, 
         dataclasses.replace(point, is_best=point in ran and not any(is_beaten(point, other) for other in ran))
         for point in points
     )
-
-
-def frontier_json(report: FrontierReport) -> str:
-    """Serialize a frontier as JSON text."""
-    return dumps(to_jsonable(report))

@@ -85,7 +85,7 @@ def _decision(writer: _Writer, record: Record) -> None:
     for line in misprediction_lines(record):
         writer.say(line, indent=2)
     comparison = record.comparison
-    if comparison.best_single and comparison.speedup_vs_best_single > 0:
+    if comparison.speedup_vs_best_single and comparison.speedup_ci95:
         low, high = (1 / each for each in reversed(comparison.speedup_ci95))
         writer.say(
             f"It takes {1 / comparison.speedup_vs_best_single:.3f} of the time of the best single toolchain, "

@@ -8,13 +8,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage.report import figures
-from collage.report.documents.bench_json import ApparentLoss, BenchReport
+from collage.report.facts.bench_facts import ApparentLoss, BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport
 from collage.report.facts.record import HostFacts, ModelFacts
 from collage.report.facts.run_facts import RunReport
-from collage.report.text.tables import add_cells, comparison_table, plain_table, refusals_table
+from collage.report.fitted_table import add_cells, plain_table
+from collage.report.text.tables import comparison_table, refusals_table
 from collage_core.entry_points import PluginFailure
 
 _VALUES_SHOWN = 10
@@ -23,7 +24,7 @@ _REFUSALS_SHOWN = 12
 
 def doctor_summary(report: DoctorReport) -> RenderableType:
     """Render the machine, every toolchain with its targets, and why any toolchain is unusable."""
-    table = plain_table("toolchain", "library", "brought by", "targets")
+    table = plain_table("toolchain", "library", "brought by", "targets", drop=("brought by", "library"))
     for toolchain in report.toolchains:
         targets = ", ".join(toolchain.targets) or "unusable, see below"
         cells = (toolchain.name, toolchain.fingerprint or "-", toolchain.distribution, targets)
@@ -60,7 +61,9 @@ def inspect_summary(report: InspectReport, *, everything: bool = False) -> Rende
         "operators: " + ", ".join(f"{operator} {count}" for operator, count in counts),
         *(f"note: {note}" for note in report.notes),
     ]
-    table = plain_table("target", ">takes", ">of nodes", ">share", ">candidates", ">distinct")
+    table = plain_table(
+        "target", ">takes", ">of nodes", ">share", ">candidates", ">distinct", drop=("share", "distinct")
+    )
     for target in report.targets:
         if not target.unusable:
             add_cells(

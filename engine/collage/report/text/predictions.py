@@ -19,11 +19,11 @@ _SHOWN = 4
 
 def predicted_against_measured(record: Record) -> str:
     """Format the plan's predicted cost next to the measured end-to-end time."""
-    measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
-    if record.measured_ms <= 0:
-        measured = "not measured end to end"
-    elif record.prediction_error is not None:
-        measured += f" ({_off(record.comparison.contenders[0], record.measured_ms)})"
+    measured = "not measured end to end"
+    if record.measured_ms is not None:
+        measured = f"{figures.milliseconds(record.measured_ms)} ms end to end"
+        if record.prediction_error is not None:
+            measured += f" ({_off(record.comparison.contenders[0], record.measured_ms)})"
     predicted = f"predicted {figures.milliseconds(record.predicted_ms)} ms"
     if record.device_copies:
         copies_ms = sum(copy.cost_us for copy in record.device_copies) / 1000
@@ -46,9 +46,9 @@ def misprediction_lines(record: Record) -> tuple[str, ...]:
     regions = [
         region
         for region in record.regions
-        if _is_far(region.prediction_error) and abs(region.measured_us - region.cost_us) > _WEIGHTY * whole_us
+        if _is_far(region.prediction_error) and abs(region.off_us) > _WEIGHTY * whole_us
     ]
-    regions.sort(key=lambda region: (-abs(region.measured_us - region.cost_us), region.id))
+    regions.sort(key=lambda region: (-abs(region.off_us), region.id))
     lines = [
         f"{region.id} ({region.target}) was predicted to take {figures.microseconds(region.cost_us)} us and takes "
         f"{figures.microseconds(region.measured_us)} us in place ({figures.change(region.measured_us, region.cost_us)})"
@@ -69,7 +69,7 @@ def _plan(record: Record) -> str:
     )
 
 
-def _off(contender: ContenderFacts, measured_ms: float) -> str:
+def _off(contender: ContenderFacts, measured_ms: float | None) -> str:
     """Format how far a contender is off its prediction, and why that is not the quotient of both numbers."""
     text = figures.change(contender.usual_ms, contender.predicted_ms)
     as_timed = figures.change(measured_ms, contender.predicted_ms)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage.report.facts.record import Record
-from collage.report.text.tables import add_cells, plain_table
+from collage.report.fitted_table import add_cells, plain_table
 from collage.runtime.package.plan import described
 
 
@@ -18,19 +18,28 @@ def shapes_summary(records: Sequence[Record]) -> RenderableType:
     Args:
         records: Records of the optimizations, in the order of the shapes.
     """
-    table = plain_table("input shapes", ">p50 ms", "best single toolchain", ">ratio", ">95 % CI", ">kernels", "plan")
+    table = plain_table(
+        "input shapes",
+        ">p50 ms",
+        "best single toolchain",
+        ">ratio",
+        ">95 % CI",
+        ">kernels",
+        "plan",
+        drop=("kernels", "95 % CI", "plan"),
+    )
     before: object = None
     for record in records:
         own = record.comparison.contenders[0] if record.comparison.contenders else None  # the plan that was kept
-        low, high = own.ratio_ci95 if own is not None else (0.0, 0.0)
+        interval = None if own is None else own.ratio_ci95
         choice = _choice_of(record)
         add_cells(
             table,
             described(record.model.input_shapes),
-            f"{record.measured_ms:.4g}",
-            record.comparison.best_single,
+            "" if record.measured_ms is None else f"{record.measured_ms:.4g}",
+            record.comparison.best_single or "",
             f"{own.ratio:.3f}" if own is not None and own.ratio else "",
-            f"{low:.3f} - {high:.3f}" if high else "",
+            "" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}",
             str(len(record.regions)),
             "as above" if choice == before else _in_words(record),
         )

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage.report import figures
-from collage.report.text.tables import add_cells, plain_table
+from collage.report.fitted_table import add_cells, plain_table
 from collage.store import StoreStats
 
 

@@ -7,22 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from collage.report import figures
-from collage.report.documents.optimize_json import PHASES
-from collage.report.facts.record import (
-    NAN_AS_EXPECTED,
-    Comparison,
-    CompatibleSetFacts,
-    ContenderFacts,
-    Record,
-    RegionFacts,
-    SearchFacts,
-)
+from collage.report.facts.record import NAN_AS_EXPECTED, Comparison, ContenderFacts, Record, RegionFacts
+from collage.report.facts.search_facts import PHASES, CompatibleSetFacts, SearchFacts
+from collage.report.fitted_table import add_cells, plain_table
 from collage.report.text.accuracy import metric_line
 from collage.report.text.coverage import coverage_lines
 from collage.report.text.headroom import ABOVE, headroom_lines
@@ -71,7 +62,17 @@ def optimize_summary(record: Record, *, everything: bool = False) -> RenderableT
 
 def comparison_table(comparison: Comparison) -> RenderableType:
     """Render contenders side by side; below the table, why any of them failed."""
-    table = plain_table("contender", "kind", "toolchains", ">kernels", ">p50 ms", ">95 % CI", ">ratio", ">95 % CI")
+    table = plain_table(
+        "contender",
+        "kind",
+        "toolchains",
+        ">kernels",
+        ">p50 ms",
+        ">95 % CI",
+        ">ratio",
+        ">95 % CI",
+        drop=("toolchains", "kind", "kernels"),
+    )
     table.columns[1].no_wrap = True
     for contender in comparison.contenders:
         add_cells(table, *_contender_cells(contender), style=_style(contender, comparison))
@@ -86,7 +87,9 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
 def _as_called(comparison: Comparison) -> list[RenderableType]:
     """Render runs as users call them, in a table of their own; nothing if none were timed."""
-    table = plain_table("as users call it", ">p50 ms", ">95 % CI", ">p90", ">p99", ">ratio", ">95 % CI")
+    table = plain_table(
+        "as users call it", ">p50 ms", ">95 % CI", ">p90", ">p99", ">ratio", ">95 % CI", drop=("p99", "p90")
+    )
     for contender in comparison.contenders:
         if (called := contender.as_called) is not None:
             ratio = ("-", "")
@@ -104,15 +107,14 @@ def _as_called(comparison: Comparison) -> list[RenderableType]:
 
 def _throughput(comparison: Comparison) -> list[RenderableType]:
     """Render how many runs sessions make side by side; nothing if that was not timed."""
-    timed = [contender for contender in comparison.contenders if contender.per_s]
+    timed = {contender.name: contender.per_s for contender in comparison.contenders if contender.per_s}
     if not timed:
         return []
     table = plain_table(figures.counted(comparison.streams, "session") + " side by side", ">runs/s", ">of the best")
-    best = max(contender.per_s for contender in timed)
-    for contender in timed:
-        style = "bold" if contender.per_s == best else ""
-        share = figures.ratio(contender.per_s / best)
-        add_cells(table, contender.name, figures.significant(contender.per_s, 4), share, style=style)
+    best = max(timed.values())
+    for name, per_s in timed.items():
+        style = "bold" if per_s == best else ""
+        add_cells(table, name, figures.significant(per_s, 4), figures.ratio(per_s / best), style=style)
     return [table]
 
 
@@ -129,12 +131,22 @@ def regions_table(record: Record, *, limit: int | None = None) -> RenderableType
     whole = sum(times.values())
     estimated = record.machine is not None
     peaks = (">of peak",) if estimated else ()
-    table = plain_table("kernel", "target", "operators", ">nodes", ">predicted us", ">measured us", ">share", *peaks)
+    table = plain_table(
+        "kernel",
+        "target",
+        "operators",
+        ">nodes",
+        ">predicted us",
+        ">measured us",
+        ">share",
+        *peaks,
+        drop=("nodes", "of peak", "predicted us", "operators"),
+    )
 
     def add_row(
         names: tuple[str, str, str], rows: Sequence[RegionFacts], of_peak: float | None, style: str = ""
     ) -> None:
-        measured = [region.measured_us for region in rows]
+        measured = [region.measured_us or 0.0 for region in rows]
         add_cells(
             table,
             *names,
@@ -177,7 +189,7 @@ def refusals_table(refusals: Iterable[Refusal], *, limit: int | None = None) -> 
     """
     groups = group_refusals(refusals)
     kept = set(sorted(groups, key=lambda g: (-len(g.nodes), -g.refusals, g.target, g.reason))[:limit])
-    table = plain_table("refused by", "when", ">times", ">nodes", "reason")
+    table = plain_table("refused by", "when", ">times", ">nodes", "reason", drop=("when", "times"))
     for group in groups:
         if group in kept:
             add_cells(table, group.target, group.stage, str(group.refusals), str(len(group.nodes)), group.text)
@@ -224,7 +236,7 @@ def _contender_cells(contender: ContenderFacts) -> tuple[str, ...]:
     if latency is None:
         return (*names, kernels, "failed", "", "", "")
     shown = (figures.milliseconds(latency.p50), figures.span(latency.ci95))
-    if contender.ratio <= 0:
+    if contender.ratio is None or contender.ratio_ci95 is None:
         return (*names, kernels, *shown, "-", "")
     return (*names, kernels, *shown, figures.ratio(contender.ratio), figures.span(contender.ratio_ci95, 3))
 
@@ -240,19 +252,3 @@ def _names(names: Iterable[str], limit: int = 5) -> str:
     ordered = sorted(names)
     more = len(ordered) - limit
     return ", ".join(ordered[:limit]) + (f" and {more} more" if more > 0 else "")
-
-
-def plain_table(*headers: str) -> Table:
-    """Create a table; a header that begins with `>` right-aligns its column."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, padding=(0, 1))
-    for header in headers:
-        right = header.startswith(">")
-        table.add_column(
-            Text(header.removeprefix(">")), justify="right" if right else "left", no_wrap=right, overflow="fold"
-        )
-    return table
-
-
-def add_cells(table: Table, *cells: str, style: str = "") -> None:
-    """Add a row of plain text."""
-    table.add_row(*(Text(cell) for cell in cells), style=style)

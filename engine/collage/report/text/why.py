@@ -60,9 +60,9 @@ def _end_to_end(region: RegionFacts, cheaper: Sequence[AlternativeFacts], record
         else:
             fared.append(f"{alternative.target} {figures.milliseconds(contender.latency_ms.p50)} ms")
     names = " and ".join(alternative.target for alternative in cheaper)
-    own = f"{region.target} {figures.milliseconds(record.measured_ms)} ms"
-    if record.measured_ms <= 0:
+    if record.measured_ms is None:
         return f"measured by itself {names} is cheaper; the plan was not timed end to end"
+    own = f"{region.target} {figures.milliseconds(record.measured_ms)} ms"
     return f"measured by itself {names} is cheaper, but times end to end decide: {', '.join([own, *fared])}"
 
 

@@ -2,7 +2,7 @@
 
 from collage.runtime.package.manifest import FORMAT, MOST_THREADS, SCHEMA_VERSION, Manifest
 from collage.runtime.package.plan import PackagedPlan
-from collage.runtime.package.reader import Package, export_model, load_package
+from collage.runtime.package.reader import Package, load_package
 from collage.runtime.package.trust import TrustedPackage, TrustedPackages
 from collage.runtime.package.writer import join_packages, save_package
 
@@ -15,7 +15,6 @@ __all__ = [
     "PackagedPlan",
     "TrustedPackage",
     "TrustedPackages",
-    "export_model",
     "join_packages",
     "load_package",
     "save_package",

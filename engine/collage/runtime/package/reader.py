@@ -18,7 +18,6 @@ from collage.runtime.package.manifest import MANIFEST, WEIGHTS, Manifest
 from collage.runtime.package.plan import LazyMapping, PackagedPlan, described
 from collage_core.contract import weight_named
 from collage_core.errors import UsageError
-from collage_core.ir.io.model_io import save_model
 from collage_core.ir.io.replacement import Replacement
 from collage_core.ir.values.size_range import Shape
 
@@ -161,14 +160,3 @@ def load_package(path: str | os.PathLike[str]) -> Package:
         PackageDamagedError: If it is truncated or altered.
     """
     return Package(Archive(Path(path)))
-
-
-def export_model(package: Package | PackagedPlan, path: str | os.PathLike[str]) -> None:
-    """Write the partitioned model of a package's only plan, or of a plan, as standard ONNX with its weights.
-
-    Raises:
-        ModelFileError: If the file cannot be written.
-        PackageDamagedError: If the package is not sound.
-        UsageError: If the package has several plans.
-    """
-    save_model(package.plan.model if isinstance(package, Package) else package.model, path)

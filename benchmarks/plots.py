@@ -1,0 +1,153 @@
+"""Draw what benchmarks measured.
+
+Usage:
+    python -m benchmarks.plots suite RESULTS.json OUT.svg           each plan's time, of the best single toolchain's
+    python -m benchmarks.plots predictions RESULTS.json OUT.svg     what plans were predicted to take, and took
+    python -m benchmarks.plots search PACKAGE.collage OUT.svg       the best plan over the time of one search
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.suite_page import contender
+
+_MIXED, _SINGLE, _WITHOUT = "#0072b2", "#777777", "#e69f00"
+"""Colours that colour-blind readers can distinguish: M. Okabe and K. Ito, "Color Universal Design" (2008)."""
+_STYLE: Final[Any] = {"svg.fonttype": "none", "svg.hashsalt": "collage", "font.size": 9}
+"""Text stays text, and equal results give equal files."""
+
+
+def suite(report: Mapping[str, Any]) -> Any:
+    """Return a figure of the suite's ratios with their intervals, the fastest plan on top.
+
+    Args:
+        report: Results of `benchmarks.suite`.
+    """
+    found = []
+    for model in report["models"]:
+        plan = contender(model["judged"][-1], "collage")
+        if plan is not None:
+            found.append((plan["ratio_vs_best_single"], model))
+    found.sort(key=lambda each: -each[0]["ratio"])
+    figure, axes = _figure(7.5, 1.2 + 0.24 * len(found))
+    for place, (ratio, model) in enumerate(found):
+        mixed = len(model["targets"]) > 1
+        _interval(axes, place, ratio, _MIXED if mixed else _SINGLE)
+        others = [each for each in model["judged"][-1] if "without" in each["name"]]
+        if others and "latency_ms" in others[0]:
+            _interval(axes, place - 0.28, others[0]["ratio_vs_best_single"], _WITHOUT)
+    axes.axvline(1.0, color="black", linewidth=0.8, linestyle="dashed")
+    axes.set_yticks(range(len(found)), [model["name"] for _, model in found])
+    axes.set_xlabel("time of the plan, of the best single toolchain's (95 % interval)")
+    axes.set_xlim(0, None)
+    _legend(axes, {"a mix": _MIXED, "one toolchain": _SINGLE, "without Halide": _WITHOUT})
+    return figure
+
+
+def predictions(report: Mapping[str, Any]) -> Any:
+    """Return a figure of predicted against measured times, both at the machine's usual speed.
+
+    Args:
+        report: Results of `benchmarks.predictions`.
+    """
+    plans = [plan for model in report["models"] for plan in model["plans"]]
+    figure, axes = _figure(5.5, 5.5)
+    for name, colour in (("alone_ms", _WITHOUT), ("predicted_ms", _MIXED)):
+        axes.scatter([plan[name] for plan in plans], [plan["usual_ms"] for plan in plans], s=12, color=colour)
+    ends = [min(plan["usual_ms"] for plan in plans), max(plan["usual_ms"] for plan in plans)]
+    axes.plot(ends, ends, color="black", linewidth=0.8, linestyle="dashed")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("predicted, ms")
+    axes.set_ylabel("measured, ms")
+    _legend(axes, {"kernels measured alone": _WITHOUT, "after timing in place": _MIXED})
+    return figure
+
+
+def search(record: Mapping[str, Any]) -> Any:
+    """Return a figure of the best plan that was known over the time of a search.
+
+    Args:
+        record: Record of a plan, as its package keeps it.
+    """
+    history = record["search"]["history"]
+    end = max(record["search"]["seconds"]["total"], history[-1]["seconds"])
+    figure, axes = _figure(7.0, 3.2)
+    times = [*(each["seconds"] for each in history), end]
+    best = [*(each["predicted_ms"] for each in history), history[-1]["predicted_ms"]]
+    axes.step(times, best, where="post", color=_MIXED)
+    for each in record["comparison"]["contenders"]:
+        alone = each["alone_ms"] or each["predicted_ms"]
+        if each["kind"] == "single" and alone and alone <= 2 * max(best):
+            axes.axhline(alone, color=_SINGLE, linewidth=0.8, linestyle="dashed")
+            axes.text(end, alone, each["name"], ha="right", va="bottom", fontsize=8)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("best plan known, ms predicted")
+    axes.set_ylim(0, None)
+    return figure
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw one plot."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    drawn: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+        "suite": suite,
+        "predictions": predictions,
+        "search": search,
+    }
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.plots", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kind", choices=drawn)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("picture", type=Path)
+    options = parser.parse_args(arguments)
+    with mpl.rc_context(_STYLE):
+        figure = drawn[options.kind](_read(options.source))
+        figure.savefig(options.picture, metadata={"Date": None}, bbox_inches="tight")
+    return 0
+
+
+def _read(source: Path) -> Any:
+    if source.suffix == ".json":
+        return json.loads(source.read_text(encoding="utf-8"))
+    from collage.runtime.package import load_package
+
+    return load_package(source).plan.record
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots()
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return figure, axes
+
+
+def _interval(axes: Any, place: float, ratio: Mapping[str, Any], colour: str) -> None:
+    low, high = ratio["ci95"]
+    axes.plot([low, high], [place, place], color=colour, linewidth=3, alpha=0.5, solid_capstyle="butt")
+    axes.plot([ratio["ratio"]], [place], marker="o", markersize=4, color=colour)
+
+
+def _legend(axes: Any, colours: Mapping[str, str]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=colour, marker="o", linestyle="", label=name) for name, colour in colours.items()]
+    axes.legend(handles=handles, loc="best", frameon=False, fontsize=8)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

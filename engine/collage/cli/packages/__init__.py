@@ -1,0 +1,1 @@
+"""Commands on packages as files: they run nothing."""
