@@ -144,13 +144,13 @@ def result_of(case: str, bound: float, found: Mapping[str, Any]) -> dict[str, An
     """Return what a plan is made of, and what it takes relative to the best toolchain in float32, if one ran."""
     exact = [
         each["latency_ms"]["p50"]
-        for each in found["contenders"]
+        for each in found["comparison"]["contenders"]
         if each["kind"] == "single"
         and each["name"] != "collage"
         and "precision" not in each["name"]
         and each.get("latency_ms")
     ]
-    mine = next(each for each in found["contenders"] if each["name"] == "collage")["latency_ms"]["p50"]
+    mine = next(each for each in found["comparison"]["contenders"] if each["name"] == "collage")["latency_ms"]["p50"]
     regions = found["regions"]
     precisions = [region["precision"] for region in regions if region["precision"]]
     return {

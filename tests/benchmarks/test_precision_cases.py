@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,10 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from benchmarks.precision_cases import BLOCKS, FLOAT32, FRAGILE, fragile, name_of, precisions, wrong_in
+from benchmarks.precision_cases import BLOCKS, FLOAT32, FRAGILE, fragile, name_of, precisions, result_of, wrong_in
 from collage.reference import relative_error
+from collage.report.documents.outputs import plans_json
+from tests.engine.report.records import RECORD
 
 Array = np.ndarray[Any, Any]
 BOUND = 0.02
@@ -101,3 +104,10 @@ def test_a_plan_is_wrong_beyond_the_bound_or_with_other_precisions_or_if_it_save
     result = {"case": "fragile", "bound": BOUND, "error": 0.01, "ratio": 0.5, "in": right}
 
     assert wrong_in({**result, **changed}) == wrong
+
+
+def test_a_result_is_what_optimize_writes_of_a_plan() -> None:
+    result = result_of("case", BOUND, json.loads(plans_json([RECORD])))
+
+    assert (result["ms"], result["ratio"]) == (96.0, 96.0 / 146.0)
+    assert result["nodes"]["k0001"] == ["openvino", 1]

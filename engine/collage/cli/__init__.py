@@ -32,7 +32,7 @@ __all__ = ["main"]
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if not value:
+    if not value or ctx.resilient_parsing:
         return
     import platform
     from importlib.metadata import entry_points, version

@@ -80,13 +80,14 @@ def _describe(model: onnx_ir.Model, record: Record, source: str) -> None:
     model.metadata_props.update(
         {
             f"{_PREFIX}decision": record.decision,
-            f"{_PREFIX}measured": f"{figures.milliseconds(record.measured_ms)} ms",
             f"{_PREFIX}predicted": f"{figures.milliseconds(record.predicted_ms)} ms",
             f"{_PREFIX}error": figures.error(record.max_error),
             f"{_PREFIX}machine": f"{record.host.cpu}, {figures.counted(record.threads, 'thread')}",
             f"{_PREFIX}created": record.created,
         }
     )
+    if record.measured_ms is not None:
+        model.metadata_props[f"{_PREFIX}measured"] = f"{figures.milliseconds(record.measured_ms)} ms"
 
 
 def _facts(region: RegionFacts, whole_us: float) -> dict[str, str]:

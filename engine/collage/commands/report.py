@@ -18,6 +18,9 @@ from collage.report.picture.titles import region_titles
 from collage.runtime.package import Package, PackagedPlan, load_package
 from collage_core.passes.call_sites import call_sites
 
+_FOR_A_PAGE = ("jinja2",)
+_FOR_ITS_PICTURE = ("pygraphviz",)
+
 
 def check_report() -> None:
     """Check that reports can be written here.
@@ -25,7 +28,7 @@ def check_report() -> None:
     Raises:
         UsageError: If what they need is not installed.
     """
-    check_drawing()
+    check_drawing(*_FOR_A_PAGE, *_FOR_ITS_PICTURE)
 
 
 def report(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
@@ -39,13 +42,14 @@ def report(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None
         CollageError: If the source is neither a package nor a record, or what draws the graph is not installed.
         OSError: If the file cannot be written.
     """
-    check_drawing()
+    check_drawing(*_FOR_A_PAGE)
     source = Path(source)
     try:
         package = load_package(source)
     except NotAPackageError as error:
         plans = _of_records(source, error)
     else:
+        check_drawing(*_FOR_ITS_PICTURE)
         plans = _of_package(package)
     write_text(path, report_page(plans, source.name))
 
@@ -68,6 +72,6 @@ def _of_records(source: Path, not_a_package: NotAPackageError) -> list[ReportedP
     """Read the file as what `--json` writes of plans."""
     try:
         document: Any = json.loads(source.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise not_a_package from None
     return [ReportedPlan.of_record(record) for record in records_of(document, str(source))]

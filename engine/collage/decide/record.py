@@ -123,7 +123,7 @@ def _search_facts(
         rounds=explored.rounds,
         seconds=seconds,
         compatible_sets=compatible_set_facts(pool),
-        bound_us=max(0.0, result.total_us - result.gap_us),
+        bound_us=max(0.0, result.total_us - result.gap_us) or None,
         unmeasured=pool.unmeasured(),
         history=explored.history,
     )

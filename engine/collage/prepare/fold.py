@@ -188,7 +188,11 @@ def _as_identity(graph: ir.Graph, node: ir.Node, source: ir.Value) -> bool:
 
 def _view(graph: ir.Graph, node: ir.Node, held: ir.TensorProtocol) -> None:
     """Put an Identity of an initializer in place of a node that gives a graph output."""
-    constant = ir.val(fresh_name(graph, f"{node.outputs[0].name}_value"), const_value=held)
+    taken = {value.name for value in graph.inputs} | {value.name for each in graph for value in each.outputs}
+    name = f"{node.outputs[0].name}_value"
+    while name in taken or name in graph.initializers:
+        name += "_"
+    constant = ir.val(name, const_value=held)
     graph.register_initializer(constant)
     view = ir.Node("", "Identity", [constant], name=node.name)
     _swap_output(graph, node, view)

@@ -137,7 +137,7 @@ class LineProgress:
 
     def stage(self, stage: Stage) -> None:
         """Name the stage in a line, with the time since the work began and what is known so far."""
-        self.done()
+        self._end_phase()
         self._write_stage()
         line = str(stage)
         if self._first_stage_began is None:
@@ -156,7 +156,7 @@ class LineProgress:
         if self._first_stage_began is not None:
             self._write_stage()
             return
-        self.done()
+        self._end_phase()
         self._name, self._total, self._finished = name, total, 0
         self._began = self._spoke = self._clock()
         self.message(f"{name}{f' (0/{total})' if total else ''} ...")
@@ -176,7 +176,12 @@ class LineProgress:
         print(text, file=self._stream, flush=True)
 
     def done(self) -> None:
-        """Write how long the phase took."""
+        """Write how long the phase took, and forget the stages."""
+        self._end_phase()
+        self._first_stage_began = None
+        self._standing = self._stage_line = ""
+
+    def _end_phase(self) -> None:
         if self._name:
             count = f" {self._count()}" if self._finished else ""
             self.message(f"{self._name}{count} done in {seconds(self._clock() - self._began)}")

@@ -164,7 +164,7 @@ def test_json_goes_to_a_file(collage: Collage, pipeline: FakePipeline, model: Pa
         result = collage(*arguments, "--json", f"{name}.json")
         assert result.exit_code == 0, result.output
         schema = "plan" if name == "optimize" else name
-        assert valid(schema, Path(f"{name}.json").read_text())["schema_version"] == 1
+        assert valid(schema, Path(f"{name}.json").read_text())["schema_version"] == 2
 
 
 def test_bench_keeps_defaults_that_are_not_overridden(
@@ -289,4 +289,4 @@ def test_explain_refuses_a_record_of_another_version(
     result = collage("explain", package)
 
     assert result.exit_code == 1
-    assert "its schema version is 9, this Collage reads 1" in result.stderr
+    assert "its schema version is 9, this Collage reads 2" in result.stderr

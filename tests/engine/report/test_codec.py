@@ -55,7 +55,7 @@ def changed(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        (changed(schema_version=2), "schema version is 2, this Collage reads 1"),
+        (changed(schema_version=1), "schema version is 1, this Collage reads 2"),
         ({"decision": "none"}, "it has no schema_version"),
         ([1, 2], "it has no schema_version"),
         (changed(surprise=1), "surprise"),

@@ -202,7 +202,7 @@ def test_a_store_is_counted_by_outcome_target_and_version() -> None:
 
 def test_every_report_is_json() -> None:
     for report in (DOCTOR, INSPECT, COMPARE):
-        assert json.loads(to_json(report))["schema_version"] == 1
+        assert json.loads(to_json(report))["schema_version"] == 2
 
 
 def test_bench_says_what_is_lost_against_a_users_plan() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import onnx
 import onnx_ir
 import pytest
 
@@ -14,6 +15,7 @@ from collage.report.picture.outline import ROOT, Level, outlined
 from collage_core.fusion import CandidateKernel, FusionSpec, OpCallByKindRule, Partitioning, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.io.inference import infer_model
 from collage_core.passes.apply import apply_partitioning
 from collage_testing.graphs import GraphBuilder
 from tests.core.candidates.making import a_target
@@ -95,6 +97,42 @@ def test_boxes_know_types_and_shapes_of_what_goes_between_them() -> None:
 
     assert set(first.values.values()) == {"float[1,8]"}
     assert all(set(level.values.values()) == {"float[1,8]"} for level in kernels)
+
+
+def test_what_a_branch_captures_is_read() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[1] x, bool c) => (float[1] y)
+        {
+            a = Relu (x)
+            y = If (c) <
+                then_branch = t () => (float[1] z) { z = Neg (a) },
+                else_branch = e () => (float[1] w) { w = Abs (a) }
+            >
+        }
+    """)
+    given = onnx_ir.from_proto(proto)
+    infer_model(given)
+    model, record = partitioned(given, [])
+
+    levels = outlined(model, record)
+
+    check(levels)
+    [branch] = [box for level in levels for box in level.boxes if box.label == "If"]
+    [relu] = [box for level in levels for box in level.boxes if box.label == "Relu"]
+    assert set(relu.writes) <= set(branch.reads)
+
+
+def test_of_many_inputs_the_rest_is_one_box() -> None:
+    g = GraphBuilder("wide")
+    model, record = partitioned(g.model(g.op("Sum", *(g.input(f"x{n}", 4) for n in range(60)))), [])
+
+    first, *_ = outlined(model, record)
+
+    inputs = [box for box in first.boxes if box.kind == "input"]
+    assert [box.label for box in inputs][-1] == "36 inputs more"
+    assert sum(len(box.writes) for box in inputs) == 60
+    check((first, *_))
 
 
 def test_a_level_that_is_too_large_is_cut_into_groups_that_open_their_parts(monkeypatch: pytest.MonkeyPatch) -> None:

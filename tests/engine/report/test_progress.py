@@ -134,6 +134,27 @@ def test_a_stage_in_which_nothing_happened_leaves_no_line() -> None:
     assert stream.getvalue() == ""
 
 
+def test_after_stages_phases_are_told_again_and_another_work_begins_anew() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = LineProgress(stream, clock=clock)
+
+    for _ in range(2):
+        progress.stage(STAGES["preparing"])
+        progress.phase("reading")
+        clock.now += 3.0
+        progress.standing("the best of the first work")
+        progress.done()
+    progress.phase("timing the plans", 2)
+    progress.done()
+
+    assert stream.getvalue().splitlines() == [
+        "1/3 preparing",
+        "1/3 preparing",
+        "timing the plans (0/2) ...",
+        "timing the plans done in 0.0 s",
+    ]
+
+
 def bars(width: int) -> tuple[BarProgress, io.StringIO]:
     stream = io.StringIO()
     return BarProgress(Console(file=stream, force_terminal=True, width=width, _environ={})), stream

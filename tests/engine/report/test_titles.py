@@ -62,6 +62,23 @@ def test_titles_are_numbered_where_several_functions_do_the_same() -> None:
     ]
 
 
+def test_calls_of_one_function_share_the_title_of_the_first() -> None:
+    """The model may have the branches of equal blocks in another order."""
+    regions = [region(0, ("Sigmoid", "Tanh")), region(1, ("Tanh", "Sigmoid")), region(2, ("Relu",))]
+
+    titles = region_titles(regions, {"k0000": "f", "k0001": "f", "k0002": "g"})
+
+    assert titles["k0000"] == titles["k0001"] == "openvino · Sigmoid + Tanh"
+
+
+def test_a_number_never_makes_two_titles_one() -> None:
+    regions = [region(0, CONVS, composite="a 2"), region(1, CONVS, composite="a"), region(2, CONVS, composite="a")]
+
+    titles = region_titles(regions, {each.id: each.id for each in regions})
+
+    assert list(titles.values()) == ["openvino · a 2", "openvino · a 1", "openvino · a 3"]
+
+
 def test_one_kernel_for_everything_is_the_whole_model() -> None:
     assert region_titles([region(0, CONVS)]) == {"k0000": "openvino · whole model"}
 

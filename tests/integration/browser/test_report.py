@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,11 @@ def test_everything_works_by_keyboard(browser: Browser, pages: dict[str, Path]) 
     assert browser.run(view) == pytest.approx(before)
     node = browser.one(".node.kernel")
     node.send_keys("\ue007")  # Enter
-    assert "why " in browser.text(".panel")
+    assert re.search(r"why \w+: ", browser.text(".panel"))
+    browser.run("arguments[0].click()", browser.one(".panel .open"))
+    below = browser.text(".trail")
+    browser.one(".canvas").send_keys("\ue003")  # Backspace
+    assert browser.text(".trail") != below
 
 
 @pytest.mark.parametrize("width", [400, 2000])

@@ -16,7 +16,7 @@ from collage.report.facts.search_facts import SearchFacts
 from collage_core.candidates.refusals import Refusal
 from collage_core.ir.values.size_range import Shape
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 NAN_AS_EXPECTED = "a NaN in each input reaches the outputs as in the reference"
 """What is said of a plan that keeps NaN."""
 

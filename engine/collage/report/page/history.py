@@ -75,7 +75,7 @@ def history_chart(record: Record) -> HistoryChart | None:
         if each.kind == "single" and (value := each.alone_ms or each.predicted_ms)
     }
     singles = sorted(alone.items(), key=lambda item: (item[1], item[0]))
-    total_s = max(record.search.seconds.get("total", 0.0), history[-1].seconds) or 1.0
+    total_s = 1.05 * history[-1].seconds or 1.0
     highest = max(each.predicted_ms for each in history)
     fastest = [value for _, value in singles[:1]]
     high = 1.05 * max([highest, *fastest])

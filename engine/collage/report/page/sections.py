@@ -17,6 +17,7 @@ from collage.report.text.operator_summary import summarize_operators
 from collage.report.text.predictions import misprediction_lines, predicted_against_measured
 from collage.report.text.refusal_groups import group_refusals
 from collage.report.text.tables import search_lines
+from collage.report.text.why import why
 from collage.runtime.package.plan import described
 
 _COLOURS = 8
@@ -72,6 +73,7 @@ class Row:
         measured_length: The same for the measured time; 0 if there is none.
         share: Share of the time.
         error: Error at its boundary.
+        why: Why it is on its target, and what became of the others.
     """
 
     id: str
@@ -85,6 +87,7 @@ class Row:
     measured_length: float
     share: str
     error: str
+    why: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +276,7 @@ def _row(region: RegionFacts, record: Record, titles: Mapping[str, str], by_targ
         measured_length=_per_cent(region.measured_us or 0.0, longest),
         share=figures.percent(region.time_us, whole),
         error=figures.error(region.error),
+        why=tuple(why(region, record)),
     )
 
 
@@ -291,19 +295,21 @@ def _machine(record: Record) -> list[tuple[str, str]]:
 
 
 def commands(record: Record) -> list[str]:
-    """Return the commands that make the plan again and look at it, as a shell takes them."""
+    """Return the commands that make the plan again and look at it, as a shell takes them.
+
+    What the record does not keep is not in them: pins, preferences, samples, the budget. A plan that was given is not
+    made again.
+    """
     model = record.model.name
     package = f"{model.removesuffix('.onnx')}.collage"
     optimize = ["collage", "optimize", model, "-o", package]
     used = [toolchain.name for toolchain in record.toolchains if toolchain.targets]
     if used:
         optimize += ["--toolchains", ",".join(used)]
-    shapes = described(record.model.input_shapes).split() if record.model.input_shapes else []
-    for shape in shapes:
-        optimize += ["--input-shapes", shape]
+    for name, shape in record.model.input_shapes.items():
+        optimize += ["--input-shapes", described({name: shape})]
     optimize += ["--preset", record.preset, "--seed", str(record.seed), "--threads", str(record.threads)]
-    if record.search.took_place:
-        optimize += ["--search", record.search.method]
+    optimize += ["--search", record.search.method]
     if record.max_error_allowed > 0 and record.metric is None:
         optimize += ["--max-error", f"{record.max_error_allowed:g}"]
     if record.deterministic:
@@ -313,7 +319,7 @@ def commands(record: Record) -> list[str]:
         ["collage", "bench", package, "--compare"],
         ["collage", "compare", model, package],
     )
-    return [shlex.join(each) for each in (optimize, *others)]
+    return [shlex.join(each) for each in ((optimize, *others) if record.search.took_place else others)]
 
 
 def _per_cent(part: float, whole: float) -> float:

@@ -83,13 +83,16 @@ class Picture:
     lines: tuple[DrawnLine, ...]
 
 
-def check_drawing() -> None:
+def check_drawing(*needed: str) -> None:
     """Check that reports can be written here.
 
+    Args:
+        *needed: Modules that they need.
+
     Raises:
-        UsageError: If what they need is not installed.
+        UsageError: If one is not installed.
     """
-    for name in ("jinja2", "pygraphviz"):
+    for name in needed:
         if importlib.util.find_spec(name) is None:
             raise UsageError(f"a report needs {name}, which is not installed: pip install 'collage-engine[report]'")
 

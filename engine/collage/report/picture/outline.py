@@ -14,11 +14,14 @@ import onnx_ir
 from collage.report import figures
 from collage.report.facts.record import Record, RegionFacts
 from collage.report.picture.titles import region_titles
+from collage_core.ir.graph.walk import captured_values
 from collage_core.ir.values.content import constant_of
 from collage_core.passes.call_sites import CallSite, call_sites
 
 MOST_BOXES = 120
 """Boxes of a picture beyond which neighbours are grouped."""
+_MOST_ENDS = 24
+"""Inputs, and outputs, of a level that have a box each."""
 ROOT = "model"
 
 
@@ -150,7 +153,7 @@ def _operator(node: onnx_ir.Node, key: str, region: str = "", name: str = "") ->
         label=node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}",
         detail=name,
         region=region,
-        reads=_names(node.inputs),
+        reads=_names((*node.inputs, *captured_values(node))),
         writes=_names(node.outputs),
         holds=(name,) if name else (),
     )
@@ -222,10 +225,26 @@ def _grouped(
 
 
 def _used(ends: Sequence[Box], boxes: Sequence[Box]) -> list[Box]:
-    """Return the ends that a box of the level reads or writes."""
+    """Return the ends that a box of the level reads or writes; where there are many of a kind, the rest as one."""
     read = {name for box in boxes for name in box.reads}
     written = {name for box in boxes for name in box.writes}
-    return [end for end in ends if read.intersection(end.writes) or written.intersection(end.reads)]
+    used = [end for end in ends if read.intersection(end.writes) or written.intersection(end.reads)]
+    kept: list[Box] = []
+    for kind in ("input", "output"):
+        mine = [end for end in used if end.kind == kind]
+        kept += mine[:_MOST_ENDS]
+        if rest := mine[_MOST_ENDS:]:
+            names = tuple(name for end in rest for name in (*end.reads, *end.writes))
+            kept.append(
+                Box(
+                    key=f"{rest[0].key} and more",
+                    kind=kind,
+                    label=f"{figures.counted(len(rest), kind)} more",
+                    reads=names if kind == "output" else (),
+                    writes=names if kind == "input" else (),
+                )
+            )
+    return kept
 
 
 def _described(values: Iterable[onnx_ir.Value]) -> dict[str, str]:

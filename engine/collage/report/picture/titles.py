@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from collage.report.facts.record import RegionFacts
@@ -30,26 +32,36 @@ _MOVES_ONLY = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", 
 def region_titles(regions: Sequence[RegionFacts], functions: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return a title for each region, by its id: the target, and what the kernel does.
 
-    Titles that would be the same are numbered in execution order. Regions that call the same function share a title.
+    Regions that call the same function share a title, that of the first of them; different functions have different
+    titles, numbered in execution order.
 
     Args:
         regions: The regions of one plan, in execution order.
-        functions: Name of the function that each region calls, by the region's id; if None, regions with the same
-            operators are taken to do the same.
+        functions: Name of the function that each region calls, by the region's id; if None, regions of a target with
+            the same operators are taken to do the same.
     """
-    titles: dict[tuple[str, str], dict[object, int]] = {}
-    keys: dict[str, tuple[tuple[str, str], object]] = {}
+
+    def function_of(region: RegionFacts) -> object:
+        return (region.target, region.operators) if functions is None else functions.get(region.id, region.id)
+
+    first: dict[object, RegionFacts] = {}
     for region in regions:
-        title = (region.target, WHOLE if len(regions) == 1 else what_it_does(region))
-        function: object = region.operators if functions is None else functions.get(region.id, region.id)
-        numbered = titles.setdefault(title, {})
-        numbered.setdefault(function, len(numbered) + 1)
-        keys[region.id] = (title, function)
-    named = {}
-    for identifier, (title, key) in keys.items():
-        number = f" {titles[title][key]}" if len(titles[title]) > 1 else ""
-        named[identifier] = f"{' · '.join(title)}{number}"
-    return named
+        first.setdefault(function_of(region), region)
+    said = {
+        function: f"{region.target} · {WHOLE if len(regions) == 1 else what_it_does(region)}"
+        for function, region in first.items()
+    }
+    shared = {title for title, count in Counter(said.values()).items() if count > 1}
+    taken = set(said.values()) - shared
+    titles: dict[object, str] = {}
+    for function, title in said.items():
+        numbers = itertools.count(1)
+        while title in shared and (numbered := f"{title} {next(numbers)}"):
+            if numbered not in taken:
+                title = numbered
+        titles[function] = title
+        taken.add(title)
+    return {region.id: titles[function_of(region)] for region in regions}
 
 
 def what_it_does(region: RegionFacts) -> str:

@@ -80,17 +80,21 @@
       on(".up", () => this.level.above && this.open(this.level.above));
       this.root.querySelector(".find").addEventListener("input", (event) => this.find(event.target.value));
       this.canvas.addEventListener("wheel", (event) => {
+        // a page that is scrolled must not get stuck here
+        if (!event.ctrlKey && !event.metaKey && !this.canvas.contains(document.activeElement)) return;
         event.preventDefault();
         this.zoom(event.deltaY > 0 ? 1.15 : 1 / 1.15, event);
       }, { passive: false });
       this.canvas.addEventListener("pointerdown", (event) => this.drag(event));
       this.canvas.addEventListener("keydown", (event) => this.key(event));
+      new ResizeObserver(() => this.refit()).observe(this.canvas);
       for (const piece of article.querySelectorAll(".piece")) {
         piece.addEventListener("click", () => this.show(piece.dataset.region));
       }
     }
 
     key(event) {
+      if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's own
       const step = this.view.height / 8;
       const moves = { ArrowUp: [0, -step], ArrowDown: [0, step], ArrowLeft: [-step, 0], ArrowRight: [step, 0] };
       if (moves[event.key]) this.move(...moves[event.key]);
@@ -118,6 +122,7 @@
       this.writeTrail();
       this.fit();
       if (number !== undefined) this.choose(number, true);
+      else this.panel.replaceChildren(element("h3", this.level.title), element("p", "Choose a box to see what it holds, what else was measured, and why it is where it is."));
     }
 
     draw(box, number) {
@@ -242,6 +247,14 @@
       this.apply();
     }
 
+    /** Keep what is seen when the canvas changes its shape. */
+    refit() {
+      const height = (this.view.width * this.canvas.clientHeight) / Math.max(1, this.canvas.clientWidth);
+      this.view.y += (this.view.height - height) / 2;
+      this.view.height = height;
+      this.apply();
+    }
+
     apply() {
       const { x, y, width, height } = this.view;
       this.svg.setAttribute("viewBox", `${x} ${y} ${width} ${height}`);
@@ -265,6 +278,7 @@
     }
 
     drag(down) {
+      if (down.button !== 0 || !down.isPrimary) return;
       const start = { ...this.view };
       const scale = this.view.width / this.canvas.clientWidth;
       this.moved = false;
