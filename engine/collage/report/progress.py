@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Protocol
@@ -217,6 +218,20 @@ class _Bars(Bars):
             yield Text(self.below, style="dim", overflow="ellipsis", no_wrap=True)
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """Time left: of a phase by its steps; of all work by the usual shares of its stages, one of which began last."""
+
+    def render(self, task: Task) -> Text:
+        """Return the time, rounded to seconds; dashes if nothing can be said."""
+        began_s = task.fields.get("began_s")
+        if began_s is None:
+            return super().render(task)
+        if not began_s or not task.completed:
+            return Text("-:--:--", style="progress.remaining")
+        left_s = max(0.0, began_s / task.completed - (task.elapsed or 0.0))
+        return Text(str(datetime.timedelta(seconds=round(left_s))), style="progress.remaining")
+
+
 class BarProgress:
     """Shows bars with the time left, for terminals: one for all of the work, one for the current phase.
 
@@ -224,9 +239,10 @@ class BarProgress:
 
     Args:
         console: A console on a terminal; preferably on standard error, so that results can be piped.
+        clock: Monotonic clock, in seconds.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._bars = _Bars(
             TextColumn("{task.description}", markup=False, table_column=name),
@@ -234,9 +250,10 @@ class BarProgress:
             TextColumn("{task.fields[count]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("left", style="dim"),
-            TimeRemainingColumn(),
+            _TimeLeft(),
             console=console,
             expand=True,
+            get_time=clock,
         )
         self._task: TaskID | None = None
         self._whole: TaskID | None = None
@@ -247,7 +264,7 @@ class BarProgress:
         self._finish()
         self._bars.start()
         if self._stage is None or self._whole is None:
-            self._whole = self._bars.add_task(str(stage), total=1.0, count="")
+            self._whole = self._bars.add_task(str(stage), total=1.0, count="", began_s=0.0)
         self._stage = stage
         self._at(stage.before, str(stage))
 
@@ -291,7 +308,11 @@ class BarProgress:
         whole = next(task for task in self._bars.tasks if task.id == self._whole)
         reached = max(whole.completed, share)
         self._bars.update(
-            self._whole, completed=reached, count=f"{100 * reached:.0f} %", description=description or whole.description
+            self._whole,
+            completed=reached,
+            count=f"{100 * reached:.0f} %",
+            description=description or whole.description,
+            began_s=whole.elapsed or 0.0,
         )
         self._bars.refresh()
 

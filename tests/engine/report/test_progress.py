@@ -181,6 +181,22 @@ def test_a_terminal_shows_the_stage_the_phase_and_what_is_known_in_its_width(wid
     assert "100 %" in text
 
 
+def test_the_time_left_follows_from_the_usual_shares() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = BarProgress(Console(file=stream, force_terminal=True, width=100, _environ={}), clock)
+
+    progress.stage(STAGES["preparing"])
+    clock.now += 10.0
+    progress.stage(STAGES["measuring"])
+    first = stream.getvalue()
+    clock.now += 25.0
+    progress.standing("a tenth took ten seconds")
+    progress.done()
+
+    assert "0:01:30" in first
+    assert "0:01:05" in stream.getvalue()[len(first) :]
+
+
 def test_the_bar_of_all_work_never_goes_back() -> None:
     progress, stream = bars(100)
 
