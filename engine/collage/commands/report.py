@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 from pathlib import Path
@@ -12,10 +13,11 @@ from collage.report.documents.codec import record_from_document
 from collage.report.documents.outputs import records_of
 from collage.report.files import write_text
 from collage.report.page.page import ReportedPlan, report_page
-from collage.report.picture.drawing import check_drawing, drawn
+from collage.report.picture.drawing import drawn
 from collage.report.picture.outline import outlined
 from collage.report.picture.titles import region_titles
 from collage.runtime.package import Package, PackagedPlan, load_package
+from collage_core.errors import UsageError
 from collage_core.passes.call_sites import call_sites
 
 _FOR_A_PAGE = ("jinja2",)
@@ -28,7 +30,7 @@ def check_report() -> None:
     Raises:
         UsageError: If what they need is not installed.
     """
-    check_drawing(*_FOR_A_PAGE, *_FOR_ITS_PICTURE)
+    _check_installed(*_FOR_A_PAGE, *_FOR_ITS_PICTURE)
 
 
 def report(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
@@ -42,14 +44,14 @@ def report(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> None
         CollageError: If the source is neither a package nor a record, or what draws the graph is not installed.
         OSError: If the file cannot be written.
     """
-    check_drawing(*_FOR_A_PAGE)
+    _check_installed(*_FOR_A_PAGE)
     source = Path(source)
     try:
         package = load_package(source)
     except NotAPackageError as error:
         plans = _of_records(source, error)
     else:
-        check_drawing(*_FOR_ITS_PICTURE)
+        _check_installed(*_FOR_ITS_PICTURE)
         plans = _of_package(package)
     write_text(path, report_page(plans, source.name))
 
@@ -75,3 +77,9 @@ def _of_records(source: Path, not_a_package: NotAPackageError) -> list[ReportedP
     except (ValueError, RecursionError):
         raise not_a_package from None
     return [ReportedPlan.of_record(record) for record in records_of(document, str(source))]
+
+
+def _check_installed(*modules: str) -> None:
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            raise UsageError(f"a report needs {name}, which is not installed: pip install 'collage-engine[report]'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -189,10 +190,7 @@ def _as_identity(graph: ir.Graph, node: ir.Node, source: ir.Value) -> bool:
 def _view(graph: ir.Graph, node: ir.Node, held: ir.TensorProtocol) -> None:
     """Put an Identity of an initializer in place of a node that gives a graph output."""
     taken = {value.name for value in graph.inputs} | {value.name for each in graph for value in each.outputs}
-    name = f"{node.outputs[0].name}_value"
-    while name in taken or name in graph.initializers:
-        name += "_"
-    constant = ir.val(name, const_value=held)
+    constant = ir.val(fresh_name(graph, f"{node.outputs[0].name}_value", taken), const_value=held)
     graph.register_initializer(constant)
     view = ir.Node("", "Identity", [constant], name=node.name)
     _swap_output(graph, node, view)
@@ -296,8 +294,14 @@ def _standard(node: ir.Node) -> bool:
     return node.domain == ""
 
 
-def fresh_name(graph: ir.Graph, name: str) -> str:
-    """Return a name that no initializer of a graph has yet."""
-    while name in graph.initializers:
+def fresh_name(graph: ir.Graph, name: str, taken: Collection[str | None] = ()) -> str:
+    """Return a name that no initializer of a graph has yet.
+
+    Args:
+        graph: The graph.
+        name: The name, if it is free; otherwise its beginning.
+        taken: Names that others have.
+    """
+    while name in graph.initializers or name in taken:
         name += "_"
     return name

@@ -56,6 +56,11 @@ class HistoryChart:
     summary: str
 
     @property
+    def size(self) -> tuple[float, float]:
+        """Width and height of the picture."""
+        return WIDTH, HEIGHT
+
+    @property
     def frame(self) -> tuple[float, float, float, float]:
         """Left, right, top and bottom of the area in which is drawn."""
         return _LEFT, WIDTH - _RIGHT, _TOP, HEIGHT - _BOTTOM

@@ -8,12 +8,10 @@ with `pygraphviz`, whose wheels hold it, so nothing has to be installed beside.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collage.report.picture.outline import Box, Level
-from collage_core.errors import UsageError
 
 _POINTS = 72.0
 """Graphviz's points per inch: it takes sizes in inches and says places in points."""
@@ -23,7 +21,6 @@ _HEIGHT, _LOW = 44.0, 26.0
 _LEAST_WIDTH, _MOST_WIDTH = 72.0, 260.0
 _WIDTH_OF_ALL = 420.0
 """What is added to the width of a kernel that takes all of the time."""
-_LONGEST = int((_MOST_WIDTH - _PADDING) / _CHARACTER)
 _ROUTED = 400
 """Lines beyond which they are drawn straight: routing takes longer than placing then."""
 
@@ -83,20 +80,6 @@ class Picture:
     lines: tuple[DrawnLine, ...]
 
 
-def check_drawing(*needed: str) -> None:
-    """Check that reports can be written here.
-
-    Args:
-        *needed: Modules that they need.
-
-    Raises:
-        UsageError: If one is not installed.
-    """
-    for name in needed:
-        if importlib.util.find_spec(name) is None:
-            raise UsageError(f"a report needs {name}, which is not installed: pip install 'collage-engine[report]'")
-
-
 def drawn(level: Level) -> Picture:
     """Place the boxes of a level."""
     import pygraphviz
@@ -142,19 +125,6 @@ def drawn(level: Level) -> Picture:
     )
 
 
-def shortened(text: str) -> str:
-    """Return as much of a text as fits into the widest box, its middle left out: names differ at both ends.
-
-    Examples:
-        >>> shortened("conv1"), shortened("/layer1/layer1.0/downsample/downsample.0/Conv")
-        ('conv1', '/layer1/layer1.0…ownsample.0/Conv')
-    """
-    if len(text) <= _LONGEST:
-        return text
-    head = _LONGEST // 2
-    return f"{text[:head]}…{text[-(_LONGEST - head - 1) :]}"
-
-
 def _sizes(boxes: Sequence[Box]) -> list[tuple[float, float]]:
     """Return the width and height of each box; those of kernels differ by their share of the time only."""
     wide = [_width_of(box) for box in boxes]
@@ -170,7 +140,7 @@ def _is_timed(box: Box) -> bool:
 
 
 def _width_of(box: Box) -> float:
-    longest = max(len(shortened(box.label)), len(shortened(box.detail)))
+    longest = max(len(box.label), len(box.detail))
     return min(_MOST_WIDTH, max(_LEAST_WIDTH, longest * _CHARACTER + _PADDING))
 
 

@@ -39,7 +39,6 @@ class Box:
         reads: Names of the values that it reads.
         writes: Names of the values that it computes.
         opens: Key of the level that it opens; empty if there is none.
-        holds: Names of the model's nodes in it.
     """
 
     key: str
@@ -51,7 +50,6 @@ class Box:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     opens: str = ""
-    holds: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +102,6 @@ def outlined(model: onnx_ir.Model, record: Record) -> tuple[Level, ...]:
                 reads=_names(site.data_inputs),
                 writes=_names(site.outputs),
                 opens=f"{site.name}/",
-                holds=region.nodes,
             )
         )
         levels += _inside(site, region, titles[region.id])
@@ -155,7 +152,6 @@ def _operator(node: onnx_ir.Node, key: str, region: str = "", name: str = "") ->
         region=region,
         reads=_names((*node.inputs, *captured_values(node))),
         writes=_names(node.outputs),
-        holds=(name,) if name else (),
     )
 
 
@@ -212,7 +208,6 @@ def _grouped(
                 reads=tuple(reads),
                 writes=tuple(writes),
                 opens=inner,
-                holds=tuple(name for box in part for name in box.holds),
             )
         )
         borders = [

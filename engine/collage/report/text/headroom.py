@@ -87,4 +87,5 @@ def why_not_estimated(record: Record, limit: LimitFacts | None) -> str:
     """Return why there is no estimate for a kernel or a model."""
     reason = limit.not_estimated if limit is not None else ""
     missing = record.machine.missing if record.machine is not None else ""
-    return "; ".join(filter(None, (reason, missing))) or "nothing is to be computed"
+    nothing = "it was not looked at" if limit is None and record.regions else "nothing is to be computed"
+    return "; ".join(filter(None, (reason, missing))) or nothing
