@@ -1,7 +1,7 @@
 """The tutorials that use toolchains, followed to the letter: every block runs, one after the other, in one shell.
 
-The blocks that install are left out: the environment of the tests stands for what they make. `tox -e tutorials` runs
-them, too.
+The blocks that install are left out: the environment of the tests stands for what they make. `tox -e tutorials` begins
+with them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tests.integration.commands.environments import Environment
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
 WITH_TOOLCHAINS = ("bound-the-error.md", "deploy-a-model.md", "many-shapes.md", "plugin-in-thirty-minutes.md")
+FIRST = "deploy-a-model.md"
 INSTALLS = "python3 -m venv "
 LITERALLY = "COLLAGE_TUTORIALS_INSTALL"
 """Environment variable: install as the tutorials say, from a copy of the repository."""
@@ -31,13 +32,21 @@ def blocks(page: str) -> list[tuple[str, str]]:
     )
 
 
+def installation(page: str) -> str:
+    """The block that installs what a tutorial needs: its own, or that of the first tutorial, which it refers to."""
+    for text in (text for where in (page, FIRST) for _, text in blocks(where)):
+        if text.startswith(INSTALLS):
+            return text
+    raise AssertionError(f"neither {page} nor {FIRST} has a block that begins with {INSTALLS!r}")
+
+
 def script(page: str, *, installing: bool) -> str:
-    """A tutorial as one shell script that stops at the first failure and prints each command."""
-    lines = ["set -e"]
+    """A tutorial as one shell script that stops at the first failure."""
+    lines = ["set -e", *([installation(page)] if installing else [])]
     for language, text in blocks(page):
         if language == "python":
             lines.append(f"python - <<'END_OF_BLOCK'\n{text}END_OF_BLOCK")
-        elif language == "sh" and (installing or not text.startswith(INSTALLS)):
+        elif not text.startswith(INSTALLS):
             lines.append(text)
     return "\n".join(lines)
 
