@@ -28,7 +28,7 @@ def export(
 ) -> int:
     """Write the plan of a package as standard ONNX: each kernel is the call of a function.
 
-    Functions are named by target and by what they do, calls by what they hold. Metadata of a call has its target,
+    Functions are named by toolchain and by what they do, calls by what they hold. Metadata of a call has its target,
     times, error and the other targets; metadata of the model has the decision. Viewers show all of it, and any ONNX
     runtime runs the model: it inlines the functions.
 

@@ -79,6 +79,12 @@ def test_a_number_never_makes_two_titles_one() -> None:
     assert list(titles.values()) == ["openvino · a 2", "openvino · a 1", "openvino · a 3"]
 
 
+def test_options_of_a_target_are_left_out() -> None:
+    spinning = dataclasses.replace(region(0, ("Relu",)), target="openvino(precision=bf16)")
+
+    assert list(region_titles([spinning, region(1, ("Relu",))]).values()) == ["openvino · Relu 1", "openvino · Relu 2"]
+
+
 def test_one_kernel_for_everything_is_the_whole_model() -> None:
     assert region_titles([region(0, CONVS)]) == {"k0000": "openvino · whole model"}
 

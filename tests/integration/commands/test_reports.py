@@ -132,7 +132,7 @@ def test_functions_say_what_they_do_and_calls_what_they_hold(made: Path, exporte
         region = regions[call.name.split()[0]]
         facts = {entry.key: entry.value for entry in call.metadata_props}
         assert call.op_type in functions
-        assert re.fullmatch(rf"{re.escape(region['target'])} · .*\S", call.op_type)
+        assert re.fullmatch(rf"{region['toolchain']} · .*\S", call.op_type)
         assert not re.search(r"[0-9a-f]{10}", call.op_type), "a hash is nothing to read"
         assert facts["collage.target"] == region["target"]
         assert facts["collage.predicted"].endswith(" us")

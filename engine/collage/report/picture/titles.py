@@ -30,7 +30,10 @@ _MOVES_ONLY = frozenset({"Constant", "Flatten", "Identity", "Reshape", "Shape", 
 
 
 def region_titles(regions: Sequence[RegionFacts], functions: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a title for each region, by its id: the target, and what the kernel does.
+    """Return a title for each region, by its id: the toolchain, and what the kernel does.
+
+    Options of the target are left out: viewers shorten long names. Netron 9 keeps the first and the last ten characters
+    of those with more than 21.
 
     Regions that call the same function share a title, that of the first of them; different functions have different
     titles, numbered in execution order.
@@ -48,7 +51,7 @@ def region_titles(regions: Sequence[RegionFacts], functions: Mapping[str, str] |
     for region in regions:
         first.setdefault(function_of(region), region)
     said = {
-        function: f"{region.target} · {WHOLE if len(regions) == 1 else what_it_does(region)}"
+        function: f"{region.toolchain} · {WHOLE if len(regions) == 1 else what_it_does(region)}"
         for function, region in first.items()
     }
     shared = {title for title, count in Counter(said.values()).items() if count > 1}
