@@ -122,7 +122,7 @@ class Environment(Generic[W_co]):
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
             warm=self.toolchains.warm_devices(self.graph.weights_bytes),
-            note_kernel=kernel_notes(self.workload, self.toolchains.database),
+            note_kernels=kernel_notes(self.workload, self.toolchains.database),
             plugins=self.toolchains.plugins,
             retry_failed=self.toolchains.retry_failed,
         )

@@ -13,15 +13,17 @@ from collage.store.records import (
     RecordKey,
     StoredDocument,
     TuningRecord,
+    of_any_plugin,
     timing_beside,
 )
 from collage.store.sqlite import SqliteStore
-from collage.store.subjects import KernelOfModel, kernels_of, note_kernel, plan_name, plan_subject
+from collage.store.subjects import KernelOfModel, kernels_of, note_kernels, plan_name, plan_subject
 from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
-from collage.store.tuning_store import MAX_ATTEMPTS, Removal, StoredBlobs, StoreStats, TuningStore
+from collage.store.tuning_store import MAX_ATTEMPTS, MAX_BLOB_BYTES, Removal, StoredBlobs, StoreStats, TuningStore
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "MAX_BLOB_BYTES",
     "BlobSpace",
     "Document",
     "KernelOfModel",
@@ -49,7 +51,8 @@ __all__ = [
     "kernels_of",
     "lines_of",
     "merge",
-    "note_kernel",
+    "note_kernels",
+    "of_any_plugin",
     "open_database",
     "plan_name",
     "plan_subject",

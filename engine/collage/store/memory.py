@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 
 from collage.store.documents import TypedDocuments
@@ -20,7 +20,7 @@ from collage.store.records import (
     of_any_plugin,
     to_json,
 )
-from collage.store.tuning_store import Damaged, Removal, StoreStats
+from collage.store.tuning_store import MAX_BLOB_BYTES, Damaged, Removal, StoreStats
 
 
 class MemoryStore(TypedDocuments):
@@ -79,6 +79,11 @@ class MemoryStore(TypedDocuments):
             ]
         return tuple(from_json(text, TuningRecord) for text in texts)
 
+    def records_of(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, tuple[TuningRecord, ...]]:
+        """See `TuningStore`."""
+        wanted = {of_any_plugin(key) for key in keys}
+        return {key: self.records(key, any_plugin=True) for key in wanted}
+
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """See `TuningStore`."""
         with self._open():
@@ -104,7 +109,8 @@ class MemoryStore(TypedDocuments):
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """See `TuningStore`."""
         with self._open():
-            self._blobs[space, key] = bytes(data)
+            if len(data) <= MAX_BLOB_BYTES:
+                self._blobs[space, key] = bytes(data)
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
         """See `TuningStore`."""
@@ -118,9 +124,15 @@ class MemoryStore(TypedDocuments):
 
     def put_stored(self, document: StoredDocument) -> None:
         """See `TuningStore`."""
-        text = to_json(document)
+        self.put_all_stored([document])
+
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """See `TuningStore`."""
+        texts = {(document.kind, document.name): to_json(document) for document in documents}
         with self._open():
-            self._documents[document.kind, document.name] = text
+            new = {place: text for place, text in texts.items() if replace or place not in self._documents}
+            self._documents.update(new)
+        return len(new)
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
@@ -128,10 +140,11 @@ class MemoryStore(TypedDocuments):
             text = self._documents.get((kind, name))
         return None if text is None else from_json(text, StoredDocument)
 
-    def document_keys(self) -> tuple[tuple[str, str], ...]:
+    def document_keys(self, kind: str | None = None, prefix: str = "") -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
         with self._open():
-            return tuple(sorted(self._documents))
+            places = sorted(self._documents)
+        return tuple(place for place in places if kind in (None, place[0]) and place[1].startswith(prefix))
 
     def stats(self) -> StoreStats:
         """See `TuningStore`."""

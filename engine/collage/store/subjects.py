@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
+from collage.store.records import StoredDocument
 from collage.store.tuning_store import TuningStore
 
 _BETWEEN = "|"
@@ -19,23 +20,28 @@ class KernelOfModel:
     VERSION: ClassVar[int] = 1
 
 
-def note_kernel(store: TuningStore, model: str, structural_hash: str) -> None:
-    """Record that a model asks for a kernel, unless that is known.
+def note_kernels(store: TuningStore, model: str, hashes: Iterable[str]) -> None:
+    """Record that a model asks for kernels; what is known already is not written again.
 
     Args:
         store: Where to note it.
         model: SHA-256 of the model's file; nothing is noted if it is empty.
-        structural_hash: Hash of the kernel, as in `RecordKey`.
+        hashes: Hashes of the kernels, as in `RecordKey`.
     """
-    name = f"{model}/{structural_hash}"
-    if model and store.get_document(KernelOfModel, name) is None:
-        store.put_document(name, KernelOfModel())
+    if not model:
+        return
+    new = frozenset(hashes) - kernels_of(store, model)
+    notes = [
+        StoredDocument(kind=KernelOfModel.KIND, name=f"{model}/{each}", version=KernelOfModel.VERSION, body={})
+        for each in sorted(new)
+    ]
+    if notes:
+        store.put_all_stored(notes, replace=False)
 
 
 def kernels_of(store: TuningStore, model: str) -> frozenset[str]:
     """Return the structural hashes of the kernels that a model asked for."""
-    names = (name for kind, name in store.document_keys() if kind == KernelOfModel.KIND)
-    return frozenset(name.partition("/")[2] for name in names if name.startswith(f"{model}/"))
+    return frozenset(name.partition("/")[2] for _, name in store.document_keys(KernelOfModel.KIND, f"{model}/"))
 
 
 def plan_name(model: str, targets: Collection[str], digest: str) -> str:

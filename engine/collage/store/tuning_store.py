@@ -14,6 +14,9 @@ from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument,
 Damaged: TypeAlias = Callable[[DatabaseError], None]
 """Receives an error for each entry that cannot be read."""
 
+MAX_BLOB_BYTES = 512 << 20
+"""Larger blobs are not kept: databases have limits of their own (PostgreSQL's is a gigabyte), and blobs are caches."""
+
 MAX_ATTEMPTS = 2
 """Attempts without an outcome after which a candidate is skipped, because it kills the measuring process."""
 
@@ -105,6 +108,15 @@ class TuningStore(Protocol):
             any_plugin: Return also those of other versions of the plugin.
         """
 
+    def records_of(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, tuple[TuningRecord, ...]]:
+        """Return the records of many keys, whichever versions of plugins made them, each in insertion order.
+
+        A search asks for hundreds of keys, and of a server every question costs a round trip.
+
+        Returns:
+            An entry for each key, by the key without the plugin's version (`of_any_plugin`).
+        """
+
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """Yield every record in insertion order; records added meanwhile may or may not be included.
 
@@ -134,10 +146,13 @@ class TuningStore(Protocol):
         """
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
-        """Store bytes; replace those under the same space and key."""
+        """Store bytes; replace those under the same space and key.
+
+        More than `MAX_BLOB_BYTES` are not kept.
+        """
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
-        """Return the bytes, or None if there are none.
+        """Return the bytes; None if there are none, or they are kept where this process cannot read.
 
         Raises:
             DatabaseDamagedError: If they are not those that were put.
@@ -166,6 +181,20 @@ class TuningStore(Protocol):
             ValueError: If it is not JSON.
         """
 
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """Keep many documents, all or none.
+
+        Args:
+            documents: The documents.
+            replace: Whether to replace those of the same kind and name; otherwise they stay as they are.
+
+        Returns:
+            How many were written.
+
+        Raises:
+            ValueError: If one is not JSON.
+        """
+
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """Return a document as it was put, or None if there is none of that kind and name.
 
@@ -173,8 +202,13 @@ class TuningStore(Protocol):
             DatabaseDamagedError: If it is no document.
         """
 
-    def document_keys(self) -> tuple[tuple[str, str], ...]:
-        """Return every document's kind and name, sorted."""
+    def document_keys(self, kind: str | None = None, prefix: str = "") -> tuple[tuple[str, str], ...]:
+        """Return documents' kinds and names, sorted.
+
+        Args:
+            kind: Only of this kind.
+            prefix: Only those whose names begin so.
+        """
 
     def stats(self) -> StoreStats:
         """Return statistics of the store's content."""

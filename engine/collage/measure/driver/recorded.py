@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
@@ -18,6 +18,7 @@ from collage.store import (
     TuningRecord,
     TuningStore,
     block_times_us,
+    of_any_plugin,
     timing_beside,
 )
 from collage_core.candidates.refusals import Rejection, Remembered
@@ -223,11 +224,21 @@ class RecordedCosts:
         """Return the records that say something under the present settings, in the order they were taken."""
         key = self.record_key(candidate)
         if key not in self._records:
-            known = self._database.records(key, any_plugin=True)
-            retry = self._retry_failed and key not in self._tried
-            limits = self.settings.limits(candidate.measured_as)
-            self._records[key] = usable_records(known, key.plugin, limits, retry_failed=retry)
+            self._take(key, candidate, self._database.records(key, any_plugin=True))
         return self._records[key]
+
+    def read_ahead(self, candidates: Iterable[CandidateKernel]) -> None:
+        """Read what the database has of many candidates at once: of a server, each question costs a round trip."""
+        unread = {key: candidate for candidate in candidates if (key := self.record_key(candidate)) not in self._records}
+        if len(unread) > 1:
+            found = self._database.records_of(unread)
+            for key, candidate in unread.items():
+                self._take(key, candidate, found[of_any_plugin(key)])
+
+    def _take(self, key: RecordKey, candidate: CandidateKernel, records: Sequence[TuningRecord]) -> None:
+        retry = self._retry_failed and key not in self._tried
+        limits = self.settings.limits(candidate.measured_as)
+        self._records[key] = usable_records(records, key.plugin, limits, retry_failed=retry)
 
     def has_failed_for_now(self, key: RecordKey) -> bool:
         """Return whether a candidate failed in a way that says nothing to later runs."""

@@ -76,7 +76,7 @@ class MeasuringCostSource(ProfilingCosts):
         host: This machine.
         settings: How to measure.
         warm: See `RecordedCosts`.
-        note_kernel: Receives the hash of each kernel that is asked for, once; see `collage.store.note_kernel`.
+        note_kernels: Receives the hashes of kernels that are asked for, each once; see `collage.store.note_kernels`.
         plugins: See `RecordedCosts`.
         retry_failed: See `RecordedCosts`.
         now: The time of a record.
@@ -91,7 +91,7 @@ class MeasuringCostSource(ProfilingCosts):
         host: Host,
         settings: MeasureSettings,
         warm: frozenset[str] = frozenset(),
-        note_kernel: Callable[[str], None] = lambda structural_hash: None,
+        note_kernels: Callable[[Iterable[str]], None] = lambda hashes: None,
         plugins: Mapping[str, str] | None = None,
         retry_failed: bool = False,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -107,7 +107,7 @@ class MeasuringCostSource(ProfilingCosts):
             retry_failed=retry_failed,
         )
         self._now = now
-        self._note_kernel = note_kernel
+        self._note_kernels = note_kernels
         self._noted: set[str] = set()
         self._seen: set[RecordKey] = set()
         self.counts = Counts()
@@ -128,12 +128,15 @@ class MeasuringCostSource(ProfilingCosts):
             progress: Told of each candidate that was measured.
             brief: Whether to take the protocol's first blocks only; see `MeasureSettings.brief`.
         """
+        candidates = list(candidates)
+        asked = {self.record_key(candidate).structural_hash for candidate in candidates} - self._noted
+        if asked:
+            self._note_kernels(asked)
+            self._noted |= asked
+        self.read_ahead(candidates)
         waiting: dict[RecordKey, CandidateKernel] = {}
         for candidate in candidates:
             key = self.record_key(candidate)
-            if key.structural_hash not in self._noted:
-                self._noted.add(key.structural_hash)
-                self._note_kernel(key.structural_hash)
             if key in waiting or self.has_failed_for_now(key):
                 continue
             if purpose == "select" and self.usable(candidate):

@@ -24,43 +24,8 @@ from collage.store.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
+from collage.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, create, upgrade
 from collage_core.ir.io.special_files import why_no_file
-
-APPLICATION_ID = 0x436F6C67  # "Colg"
-SCHEMA_VERSION = 5
-
-# Of an attempt, `begun` counts; `machine`, `pid` and `started` are a `Claimant`, `seen` is when it last began one.
-_SCHEMA = (
-    """CREATE TABLE record (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        content_id TEXT NOT NULL UNIQUE,
-        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
-        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
-        timing TEXT NOT NULL, plugin TEXT NOT NULL,
-        purpose TEXT NOT NULL, outcome TEXT NOT NULL,
-        body TEXT NOT NULL
-    )""",
-    """CREATE INDEX record_by_key ON record
-        (structural_hash, target, fingerprint, host, threads, launch, timing, plugin, purpose, id)""",
-    """CREATE TABLE attempt (
-        structural_hash TEXT NOT NULL, target TEXT NOT NULL, fingerprint TEXT NOT NULL,
-        host TEXT NOT NULL, threads INTEGER NOT NULL, launch TEXT NOT NULL,
-        timing TEXT NOT NULL, plugin TEXT NOT NULL,
-        machine TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL,
-        begun INTEGER NOT NULL, seen REAL NOT NULL,
-        PRIMARY KEY
-            (structural_hash, target, fingerprint, host, threads, launch, timing, plugin, machine, pid, started)
-    ) WITHOUT ROWID""",
-    """CREATE TABLE blob (
-        toolchain TEXT NOT NULL, fingerprint TEXT NOT NULL, key TEXT NOT NULL,
-        checksum TEXT NOT NULL, data BLOB NOT NULL,
-        PRIMARY KEY (toolchain, fingerprint, key)
-    )""",
-    """CREATE TABLE document (
-        kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL,
-        PRIMARY KEY (kind, name)
-    )""",
-)
 
 _KINDS: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_BUSY: DatabaseLockedError,
@@ -94,7 +59,8 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool
     """Open a tuning database; create it where there is no file or an empty one.
 
     A database opened for writing is first checked as a whole, which takes as long as reading it: in a damaged one a
-    write may overwrite data that could still be read.
+    write may overwrite data that could still be read. One of an older version is then brought up to date; opened for
+    reading it stays as it is, and the connection is to a copy in memory.
 
     Args:
         path: Path of the database.
@@ -135,11 +101,15 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool
                 # (`lockBtree` in btree.c); nothing can be written through a connection opened for reading
                 connection.execute("PRAGMA writable_schema = ON")
             _identify(connection, url, read_only)
-            if not read_only:
+            if read_only:
+                if _version(connection) < SCHEMA_VERSION:
+                    connection = _upgraded_copy(connection)
+            else:
                 _require_writable(connection)
                 _require_sound(connection, url)
                 _use_write_ahead_log(connection, busy_timeout_s)
                 connection.execute("PRAGMA synchronous = FULL")
+                _upgrade(connection)
         except BaseException:
             connection.close()
             raise
@@ -216,10 +186,7 @@ def _identify(connection: sqlite3.Connection, url: str, read_only: bool) -> None
     connection.execute("BEGIN IMMEDIATE")
     try:
         if _is_new(connection):  # unless another process was faster
-            for statement in _SCHEMA:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            create(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -236,11 +203,44 @@ def _is_new(connection: sqlite3.Connection) -> bool:
 def _require_ours(connection: sqlite3.Connection, url: str) -> None:
     if _pragma(connection, "application_id") != APPLICATION_ID:
         raise DatabaseForeignError(url, "it is a SQLite database of another program")
-    version = _pragma(connection, "user_version")
+    version = _version(connection)
     if version < 1:
         raise DatabaseDamagedError(url, f"it has schema version {version}, which never existed")
-    if version != SCHEMA_VERSION:
-        raise DatabaseVersionError(url, f"it has schema version {version}, this Collage reads {SCHEMA_VERSION}")
+    if version > SCHEMA_VERSION:
+        raise DatabaseVersionError(url, f"it has schema version {version}, this Collage reads up to {SCHEMA_VERSION}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return _pragma(connection, "user_version")
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring a database of an older version up to date, all or not at all."""
+    if _version(connection) == SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(connection) < SCHEMA_VERSION:  # unless another process was faster
+            upgrade(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _upgraded_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a copy in memory that is up to date and cannot be written, and close the connection."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    try:
+        connection.backup(copy)
+        _upgrade(copy)
+        copy.execute("PRAGMA query_only = ON")
+    except BaseException:
+        copy.close()
+        raise
+    connection.close()
+    return copy
 
 
 def _require_writable(connection: sqlite3.Connection) -> None:
