@@ -41,6 +41,7 @@ _INSERT = (
     f"INSERT INTO record (content_id, {KEY_COLUMNS}, purpose, outcome, body) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (content_id) DO NOTHING"
 )
+_PLACE = "toolchain = ? AND fingerprint = ? AND key = ?"
 _IN_FILES = "files"
 """Where the bytes of a blob are if they are not in the database."""
 _Item = TypeVar("_Item")
@@ -176,7 +177,10 @@ class SqlStore(TypedDocuments):
         if self._files is not None and in_files:
             self._files.put(checksum, data)  # first: what the database names is there
 
-        def work(session: Session) -> None:
+        place = (space.toolchain, space.fingerprint, key)
+
+        def work(session: Session) -> list[str]:
+            before = session.rows(f"SELECT checksum FROM blob WHERE {_PLACE}", place)
             session.change(
                 "INSERT INTO content (checksum, size, place, data) VALUES (?, ?, ?, ?) ON CONFLICT (checksum) DO NOTHING",
                 (checksum, len(data), _IN_FILES if in_files else "", b"" if in_files else data),
@@ -184,17 +188,18 @@ class SqlStore(TypedDocuments):
             session.change(
                 "INSERT INTO blob (toolchain, fingerprint, key, checksum) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (toolchain, fingerprint, key) DO UPDATE SET checksum = excluded.checksum",
-                (space.toolchain, space.fingerprint, key, checksum),
+                (*place, checksum),
             )
+            return [gone for (old,) in before for gone in _without_key(session, "checksum = ?", [old])]
 
-        self._database.write(work)
+        self._drop_files(self._database.write(work))
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
         """See `TuningStore`."""
         rows = self._database.read(
             lambda session: session.rows(
                 "SELECT content.checksum, content.place, content.data FROM blob JOIN content USING (checksum) "
-                "WHERE toolchain = ? AND fingerprint = ? AND key = ?",
+                f"WHERE {_PLACE}",
                 (space.toolchain, space.fingerprint, key),
             )
         )
@@ -266,18 +271,18 @@ class SqlStore(TypedDocuments):
             session.change_each("DELETE FROM record WHERE content_id = ?", [(each,) for each in removal.records])
             session.change_each(f"DELETE FROM attempt WHERE {_KEY}", map(_columns, removal.attempts))
             session.change_each(
-                "DELETE FROM blob WHERE toolchain = ? AND fingerprint = ? AND key = ?",
+                f"DELETE FROM blob WHERE {_PLACE}",
                 [(space.toolchain, space.fingerprint, key) for space, key in removal.blobs],
             )
             session.change_each("DELETE FROM document WHERE kind = ? AND name = ?", removal.documents)
-            unused = "NOT EXISTS (SELECT 1 FROM blob WHERE blob.checksum = content.checksum)"
-            gone = session.rows(f"SELECT checksum FROM content WHERE place = ? AND {unused}", (_IN_FILES,))
-            session.change(f"DELETE FROM content WHERE {unused}")
-            return [checksum for (checksum,) in gone]
+            return _without_key(session) if removal.blobs else []
 
-        gone = self._database.write(work)
+        self._drop_files(self._database.write(work))
+
+    def _drop_files(self, checksums: Collection[str]) -> None:
+        # whoever put the same bytes meanwhile finds them missing, as a cache may
         if self._files is not None:
-            self._files.remove(gone)
+            self._files.remove(checksums)
 
     def close(self) -> None:
         """See `TuningStore`."""
@@ -316,6 +321,14 @@ def _stats(session: Session) -> StoreStats:
         blob_bytes=one("SELECT coalesce(sum(content.size), 0) FROM blob JOIN content USING (checksum)"),
         documents=one("SELECT count(*) FROM document"),
     )
+
+
+def _without_key(session: Session, condition: str = "1 = 1", values: Sequence[Value] = ()) -> list[str]:
+    """Remove bytes that no key names, and return the checksums of those that are in files."""
+    unused = f"{condition} AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.checksum = content.checksum)"
+    gone = session.rows(f"SELECT checksum FROM content WHERE place = ? AND {unused}", (_IN_FILES, *values))
+    session.change(f"DELETE FROM content WHERE {unused}", values)
+    return [checksum for (checksum,) in gone]
 
 
 def _columns(key: RecordKey) -> tuple[str | int, ...]:
