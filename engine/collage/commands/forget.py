@@ -8,7 +8,7 @@ from pathlib import Path
 
 from collage.build.verify import Verified
 from collage.commands.optimizing.up_to_date import Concluded
-from collage.decide.end_to_end import SavedRace
+from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name
 from collage.setup.facts import file_sha256
 from collage.setup.queries import QUERIES

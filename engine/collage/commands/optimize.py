@@ -20,8 +20,9 @@ from collage.commands.optimizing.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
-from collage.decide.end_to_end import EndToEndTimer, EndToEndTimings
-from collage.decide.going_on import gone_on
+from collage.decide.races.end_to_end import EndToEndTimer
+from collage.decide.races.saved_races import EndToEndTimings, SavedRaces
+from collage.decide.races.going_on import gone_on
 from collage.decide.in_place import fed_back
 from collage.decide.kept import Kept, keep_best
 from collage.decide.record import record_of
@@ -341,24 +342,28 @@ class _Optimization:
 
     def _timer(self, preset: Preset) -> EndToEndTimer:
         workload, toolchains = self._environment.workload, self._environment.toolchains
+        budget = self._environment.budget.racing
         return EndToEndTimer(
-            database=toolchains.database,
-            model=workload.sha256,
-            model_key=workload.key,
-            host=toolchains.host,
-            threads=toolchains.threads,
-            tolerance=self._environment.source.settings.inexact_tolerance.relative,
-            preset=preset,
+            saved=SavedRaces(
+                database=toolchains.database,
+                model=workload.sha256,
+                model_key=workload.key,
+                host=toolchains.host,
+                threads=toolchains.threads,
+                tolerance=self._environment.source.settings.inexact_tolerance.relative,
+                preset=preset,
+                deterministic=self._options.deterministic,
+                plugins=toolchains.plugins,
+                budget_s=budget.seconds,
+                sizes=workload.sizes_in_turn,
+                percent=self._options.percentile,
+            ),
             folder=toolchains.folder,
             inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),
-            sizes=workload.sizes_in_turn,
-            percent=self._options.percentile,
             build=self._builder.build,
             progress=self._progress,
-            deterministic=self._options.deterministic,
-            plugins=toolchains.plugins,
             retry_failed=toolchains.retry_failed,
-            budget=self._environment.budget.racing,
+            budget=budget,
         )
 
     def _fed_back(

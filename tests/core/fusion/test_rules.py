@@ -209,7 +209,7 @@ def test_a_closure_is_computed_once_whatever_the_cuts(mnist: DataflowGraph, monk
 
     monkeypatch.setattr(Closure, "run", counted)
 
-    assert found({}) == alone
+    assert found(RuleCache()) == alone
     assert len(runs) == 2, "one for each depth"
     assert alone[0] != alone[1]
     assert alone[0] != alone[2]

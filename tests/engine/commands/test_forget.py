@@ -12,7 +12,7 @@ import pytest
 from collage.build.verify import Verified
 from collage.commands.forget import is_meant, known_of
 from collage.commands.optimizing.up_to_date import Concluded
-from collage.decide.end_to_end import SavedRace
+from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name
 from collage.report.facts.device_facts import DeviceWorkFacts
 from collage.setup.queries import QUERIES

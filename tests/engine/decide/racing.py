@@ -11,7 +11,7 @@ import pytest
 
 from collage.build.assemble import Assembled
 from collage.decide import race
-from collage.decide.end_to_end import EndToEndTimer
+from collage.decide.races.end_to_end import EndToEndTimer
 from collage.devices.this_host import this_host
 from collage.errors import PlanBuildError
 from collage.measure.budget import UNLIMITED, Budget

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from collage.decide import race
-from collage.decide.end_to_end import SavedRace
+from collage.decide.races.saved_races import SavedRace
 from collage.devices.this_host import this_host
 from collage.measure.budget import UNLIMITED, Budget
 from collage.options import PRESETS

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import decide
-from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.races.saved_races import EndToEndTimings
 from collage_core.candidates.plan import Plan
 
 

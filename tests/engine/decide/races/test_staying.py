@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
-from collage.decide.staying import LOOKED_AT, Staying
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
+from collage.decide.races.staying import LOOKED_AT, Staying
 from collage.measure.contenders.interleaved import Rounds
 
 END = FIRST_ROUNDS + HEAT_ROUNDS

@@ -8,7 +8,7 @@ import pytest
 
 from collage.decide import race
 from collage.decide.decision import decide
-from collage.decide.going_on import gone_on
+from collage.decide.races.going_on import gone_on
 from collage.options import PRESETS
 from collage.store import TuningStore
 from tests.engine.decide.racing import FAST, MIDDLE, MIXED, SLOW, A, B, Track, on, plan_of, timer

@@ -11,7 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from collage.decide.staying import MOST_SINGLES, Staying
+from collage.decide.races.staying import MOST_SINGLES, Staying
 from collage.measure.contenders.interleaved import DEADLINE_S, Contender, Rounds, interleaved
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from collage.decide import race as module
-from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
