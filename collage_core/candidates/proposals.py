@@ -59,6 +59,11 @@ class TargetRule:
     pinned: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @property
+    def is_plugins_own(self) -> bool:
+        """Whether the rule is the plugin's own."""
+        return self.own == _PLUGIN_RULE
+
+    @property
     def takes_any_region(self) -> bool:
         """Whether any region of what the target takes may become its kernel, proposed or not.
 

@@ -1,0 +1,47 @@
+"""Note what solving a model again elsewhere needs: the machine, and what each target takes of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from collage.resolve.saved_machine import note_machine
+from collage.resolve.saved_takes import SavedTake
+from collage.setup.toolchains import Toolchains
+from collage.store import TuningStore
+from collage_core.candidates.proposals import Proposals
+from collage_core.contract import Host
+from collage_core.fusion import SubGraph
+from collage_core.ir.graph.dataflow import DataflowGraph
+
+
+def graph_hash(graph: DataflowGraph) -> str:
+    """Return the structural hash of all of a graph that needs kernels; empty if nothing does."""
+    return SubGraph(graph, graph.all_mask).structural_hash if graph.needs_kernel else ""
+
+
+def note(toolchains: Toolchains, proposals: Mapping[str, Proposals]) -> None:
+    """Note what targets take of a model; what is noted already is not written again.
+
+    Args:
+        toolchains: Those at work.
+        proposals: What each target proposed, by its name.
+    """
+    note_machine(toolchains.database, toolchains.host)
+    for each in proposals.values():
+        take = SavedTake.of(each, toolchains.plugins.get(each.rule.target.toolchain, ""))
+        if take is not None:
+            _note_take(toolchains.database, toolchains.host, each.graph, take)
+
+
+def _note_take(database: TuningStore, host: Host, graph: DataflowGraph, take: SavedTake) -> None:
+    name = SavedTake.name(graph_hash(graph), host.fingerprint, take.target.name)
+    if database.get_document(SavedTake, name) != take:
+        database.put_document(name, take)
+
+
+def takes_of(database: TuningStore, host: Host, graph: DataflowGraph) -> tuple[SavedTake, ...]:
+    """Return what targets of a machine take of a model, as noted there, by name."""
+    beginning = SavedTake.name(graph_hash(graph), host.fingerprint, "")
+    names = [name for _, name in database.document_keys(SavedTake.KIND, beginning)]
+    found = (database.get_document(SavedTake, name) for name in names)
+    return tuple(take for take in found if take is not None)
