@@ -51,6 +51,7 @@ def measured(
     if not waiting:
         return exploration
     setup.progress.phase(what, len(waiting))
+    setup.source.expect(waiting.values())
     reached: list[CacheKey] = []
     skipped, given_up = exploration.skipped, dict(exploration.given_up)
     well, hangs = set(exploration.well), dict(exploration.hangs)

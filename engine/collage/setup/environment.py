@@ -13,11 +13,12 @@ from collage.prepare.validity import blamed_on
 from collage.reference import Fallback
 from collage.report.progress import Progress, SilentProgress
 from collage.setup.dispatch import dispatch_us
-from collage.setup.prepared_model import Runnable, capture_of, kernel_notes
+from collage.setup.prepared_model import Runnable, capture_of
 from collage.setup.queries import Asked, ask_targets
 from collage.setup.reference_fallback import reference_fallback
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains, selected
+from collage.store import ModelKernels
 from collage_core.candidates.costs import Costs
 from collage_core.candidates.pool import CandidatePool
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -122,7 +123,7 @@ class Environment(Generic[W_co]):
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
             warm=self.toolchains.warm_devices(self.graph.weights_bytes),
-            note_kernels=kernel_notes(self.workload, self.toolchains.database),
+            kernels=ModelKernels(self.toolchains.database, self.workload.sha256),
             plugins=self.toolchains.plugins,
             retry_failed=self.toolchains.retry_failed,
         )

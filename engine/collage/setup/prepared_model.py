@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from collage.disk_space import check_disk_space
@@ -14,7 +14,6 @@ from collage.measure.models.model_process import ModelProcess
 from collage.measure.wire.blobs import BlobStore
 from collage.reference import Fallback
 from collage.reference.vacuous import vacuous_outputs
-from collage.store import TuningStore, note_kernels
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 _LEAST_S = 5.0
@@ -87,8 +86,3 @@ def capture_of(
                 return found
 
     return take
-
-
-def kernel_notes(model: Runnable, database: TuningStore) -> Callable[[Iterable[str]], None]:
-    """Return what records that a model asks for kernels, given their hashes."""
-    return functools.partial(note_kernels, database, model.sha256)

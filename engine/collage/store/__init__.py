@@ -17,7 +17,7 @@ from collage.store.records import (
     timing_beside,
 )
 from collage.store.sqlite import SqliteStore
-from collage.store.subjects import KernelOfModel, kernels_of, note_kernels, plan_name, plan_subject
+from collage.store.subjects import KernelOfModel, ModelKernels, kernels_of, plan_name, plan_subject
 from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, MAX_BLOB_BYTES, Removal, StoredBlobs, StoreStats, TuningStore
 
@@ -29,6 +29,7 @@ __all__ = [
     "KernelOfModel",
     "MachineSpeed",
     "MemoryStore",
+    "ModelKernels",
     "Outcome",
     "Purpose",
     "RecordKey",
@@ -51,7 +52,6 @@ __all__ = [
     "kernels_of",
     "lines_of",
     "merge",
-    "note_kernels",
     "of_any_plugin",
     "open_database",
     "plan_name",

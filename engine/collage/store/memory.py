@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
 from collage.store.documents import TypedDocuments
@@ -79,10 +79,13 @@ class MemoryStore(TypedDocuments):
             ]
         return tuple(from_json(text, TuningRecord) for text in texts)
 
-    def records_of(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, tuple[TuningRecord, ...]]:
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
         """See `TuningStore`."""
-        wanted = {of_any_plugin(key) for key in keys}
-        return {key: self.records(key, any_plugin=True) for key in wanted}
+        with self._open():
+            keys = [key for key, texts in self._by_key.items() if texts and key.structural_hash in hashes]
+        return {key: self.records(key, any_plugin=True) for key in keys if key.host in hosts}
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """See `TuningStore`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
 from collage.store.documents import TypedDocuments
@@ -46,9 +46,11 @@ class OwnBlobs(TypedDocuments):
         """See `TuningStore`."""
         return self._shared.records(key, purpose, any_plugin=any_plugin)
 
-    def records_of(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, tuple[TuningRecord, ...]]:
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
         """See `TuningStore`."""
-        return self._shared.records_of(keys)
+        return self._shared.records_with(hashes, hosts)
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """See `TuningStore`."""

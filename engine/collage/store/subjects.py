@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable
 from typing import ClassVar
 
@@ -20,23 +21,36 @@ class KernelOfModel:
     VERSION: ClassVar[int] = 1
 
 
-def note_kernels(store: TuningStore, model: str, hashes: Iterable[str]) -> None:
-    """Record that a model asks for kernels; what is known already is not written again.
+class ModelKernels:
+    """The kernels that a model asked for, in this run and before.
 
     Args:
-        store: Where to note it.
+        store: Where that is noted.
         model: SHA-256 of the model's file; nothing is noted if it is empty.
-        hashes: Hashes of the kernels, as in `RecordKey`.
     """
-    if not model:
-        return
-    new = frozenset(hashes) - kernels_of(store, model)
-    notes = [
-        StoredDocument(kind=KernelOfModel.KIND, name=f"{model}/{each}", version=KernelOfModel.VERSION, body={})
-        for each in sorted(new)
-    ]
-    if notes:
-        store.put_all_stored(notes, replace=False)
+
+    def __init__(self, store: TuningStore, model: str) -> None:
+        self._store = store
+        self._model = model
+        self._noted: set[str] = set()
+
+    @functools.cached_property
+    def before(self) -> frozenset[str]:
+        """Structural hashes of those that earlier runs asked for, as in `RecordKey`."""
+        return kernels_of(self._store, self._model) if self._model else frozenset()
+
+    def note(self, hashes: Iterable[str]) -> None:
+        """Record that the model asks for kernels; what is known already is not written again."""
+        new = set(hashes) - self._noted - self.before
+        if new and self._model:
+            self._noted |= new
+            notes = [
+                StoredDocument(
+                    kind=KernelOfModel.KIND, name=f"{self._model}/{each}", version=KernelOfModel.VERSION, body={}
+                )
+                for each in sorted(new)
+            ]
+            self._store.put_all_stored(notes, replace=False)
 
 
 def kernels_of(store: TuningStore, model: str) -> frozenset[str]:

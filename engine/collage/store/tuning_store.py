@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, TypeAlias
 
@@ -108,13 +108,19 @@ class TuningStore(Protocol):
             any_plugin: Return also those of other versions of the plugin.
         """
 
-    def records_of(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, tuple[TuningRecord, ...]]:
-        """Return the records of many keys, whichever versions of plugins made them, each in insertion order.
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
+        """Return the records of many kernels on some machines, whichever versions of plugins made them.
 
-        A search asks for hundreds of keys, and of a server every question costs a round trip.
+        A search asks for hundreds of kernels, and of a server every question costs a round trip.
+
+        Args:
+            hashes: Structural hashes of the kernels.
+            hosts: Fingerprints of the machines, as in `RecordKey`.
 
         Returns:
-            An entry for each key, by the key without the plugin's version (`of_any_plugin`).
+            Records in insertion order, by their key without the plugin's version (`of_any_plugin`).
         """
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:

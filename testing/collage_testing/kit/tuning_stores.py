@@ -31,7 +31,6 @@ from collage.store import (
     export_lines,
     import_lines,
     merge,
-    of_any_plugin,
 )
 from collage.store.errors import DatabaseError
 from collage_core.contract import BlobCache
@@ -343,23 +342,16 @@ class TuningStoreConformance:
         assert store.get_document(Note, "p") == Note(text="ours")
         assert store.get_document(Note, "q") == Note()
 
-    def test_many_keys_are_asked_for_at_once(self, store: TuningStore) -> None:
+    def test_many_kernels_are_asked_for_at_once(self, store: TuningStore) -> None:
         newer, elsewhere = (dataclasses.replace(KEY, **change) for change in ({"plugin": "p 2"}, {"host": "other"}))
-        unknown = dataclasses.replace(KEY, structural_hash="unknown")
-        keys = [dataclasses.replace(KEY, structural_hash=f"h{number}") for number in range(1200)]
-        records = [measured(2.0, newer), measured(1.0), measured(3.0, elsewhere), measured(4.0, keys[-1])]
-        store.append_all(records)
+        last = dataclasses.replace(KEY, structural_hash="h1199", target="slow")
+        records = [measured(2.0, newer), measured(1.0), measured(3.0, elsewhere), measured(4.0, last)]
+        store.append_all([*records, measured(5.0, dataclasses.replace(KEY, structural_hash="unasked"))])
+        hashes = {"h", "unknown", *(f"h{number}" for number in range(1200))}
 
-        found = store.records_of([KEY, newer, unknown, *keys])
-
-        assert found == {
-            KEY: tuple(records[:2]),
-            unknown: (),
-            **dict.fromkeys(keys, ()),
-            keys[-1]: (records[3],),
-        }
-        assert all(found[of_any_plugin(key)] == store.records(key, any_plugin=True) for key in (KEY, newer, unknown))
-        assert store.records_of([]) == {}
+        assert store.records_with(hashes, {"cpu"}) == {KEY: tuple(records[:2]), last: (records[3],)}
+        assert store.records_with({"h"}, {"cpu", "other"}) == {KEY: tuple(records[:2]), elsewhere: (records[2],)}
+        assert store.records_with({"h"}, ()) == store.records_with((), {"cpu"}) == {}
 
     def test_many_documents_are_kept_all_or_none(self, store: TuningStore) -> None:
         first, second, third = (StoredDocument(kind="note", name=name, version=1, body={}) for name in "abc")

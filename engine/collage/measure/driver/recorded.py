@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
@@ -71,6 +71,8 @@ class RecordedCosts:
         self._transient: dict[RecordKey, Failed] = {}
         self._keys: dict[SubGraph, str] = {}
         self._records: dict[RecordKey, list[TuningRecord]] = {}
+        self._read: dict[RecordKey, tuple[TuningRecord, ...]] = {}  # by keys without the plugin's version
+        self._read_ahead: set[tuple[str, str]] = set()  # hash and machine of what was read
         self._speed: MachineSpeed | None = None
         self.settings = settings
 
@@ -224,21 +226,28 @@ class RecordedCosts:
         """Return the records that say something under the present settings, in the order they were taken."""
         key = self.record_key(candidate)
         if key not in self._records:
-            self._take(key, candidate, self._database.records(key, any_plugin=True))
+            known = self._read.pop(of_any_plugin(key), ())
+            if (key.structural_hash, key.host) not in self._read_ahead:
+                known = self._database.records(key, any_plugin=True)
+            retry = self._retry_failed and key not in self._tried
+            limits = self.settings.limits(candidate.measured_as)
+            self._records[key] = usable_records(known, key.plugin, limits, retry_failed=retry)
         return self._records[key]
 
-    def read_ahead(self, candidates: Iterable[CandidateKernel]) -> None:
-        """Read what the database has of many candidates at once: of a server, each question costs a round trip."""
-        unread = {key: candidate for candidate in candidates if (key := self.record_key(candidate)) not in self._records}
-        if len(unread) > 1:
-            found = self._database.records_of(unread)
-            for key, candidate in unread.items():
-                self._take(key, candidate, found[of_any_plugin(key)])
+    def read_ahead(self, candidates: Iterable[CandidateKernel], others: Collection[str] = ()) -> None:
+        """Read what the database has of many kernels at once: of a server, each question costs a round trip.
 
-    def _take(self, key: RecordKey, candidate: CandidateKernel, records: Sequence[TuningRecord]) -> None:
-        retry = self._retry_failed and key not in self._tried
-        limits = self.settings.limits(candidate.measured_as)
-        self._records[key] = usable_records(records, key.plugin, limits, retry_failed=retry)
+        Args:
+            candidates: Candidates that will be asked for.
+            others: Hashes of other kernels that may be.
+        """
+        keys = [key for candidate in candidates if (key := self.record_key(candidate)) not in self._records]
+        wanted = {(key.structural_hash, key.host) for key in keys} - self._read_ahead
+        if wanted:
+            hosts = {host for _, host in wanted}
+            hashes = {each for each, _ in wanted}.union(others)
+            self._read |= self._database.records_with(hashes, hosts)
+            self._read_ahead |= {(each, host) for each in hashes for host in hosts}
 
     def has_failed_for_now(self, key: RecordKey) -> bool:
         """Return whether a candidate failed in a way that says nothing to later runs."""
@@ -251,3 +260,4 @@ class RecordedCosts:
     def read_anew(self, key: RecordKey) -> None:
         """Have a candidate's records read again: there are new ones."""
         self._records.pop(key, None)
+        self._read_ahead.discard((key.structural_hash, key.host))

@@ -7,7 +7,7 @@ import dataclasses
 import datetime
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_deadly, is_short_of_disk, is_short_of_memory, to_record
@@ -20,6 +20,7 @@ from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refu
 from collage.store import (
     MAX_ATTEMPTS,
     BlobSpace,
+    ModelKernels,
     Purpose,
     RecordKey,
     StoredBlobs,
@@ -76,7 +77,7 @@ class MeasuringCostSource(ProfilingCosts):
         host: This machine.
         settings: How to measure.
         warm: See `RecordedCosts`.
-        note_kernels: Receives the hashes of kernels that are asked for, each once; see `collage.store.note_kernels`.
+        kernels: Notes what kernels the model asks for, and knows which it asked for before; None for neither.
         plugins: See `RecordedCosts`.
         retry_failed: See `RecordedCosts`.
         now: The time of a record.
@@ -91,7 +92,7 @@ class MeasuringCostSource(ProfilingCosts):
         host: Host,
         settings: MeasureSettings,
         warm: frozenset[str] = frozenset(),
-        note_kernels: Callable[[Iterable[str]], None] = lambda hashes: None,
+        kernels: ModelKernels | None = None,
         plugins: Mapping[str, str] | None = None,
         retry_failed: bool = False,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -107,8 +108,7 @@ class MeasuringCostSource(ProfilingCosts):
             retry_failed=retry_failed,
         )
         self._now = now
-        self._note_kernels = note_kernels
-        self._noted: set[str] = set()
+        self._kernels = kernels
         self._seen: set[RecordKey] = set()
         self.counts = Counts()
 
@@ -129,11 +129,7 @@ class MeasuringCostSource(ProfilingCosts):
             brief: Whether to take the protocol's first blocks only; see `MeasureSettings.brief`.
         """
         candidates = list(candidates)
-        asked = {self.record_key(candidate).structural_hash for candidate in candidates} - self._noted
-        if asked:
-            self._note_kernels(asked)
-            self._noted |= asked
-        self.read_ahead(candidates)
+        self.expect(candidates)
         waiting: dict[RecordKey, CandidateKernel] = {}
         for candidate in candidates:
             key = self.record_key(candidate)
@@ -153,6 +149,16 @@ class MeasuringCostSource(ProfilingCosts):
             self.counts.seconds += seconds
             if progress is not None:
                 progress(Step(done=number, total=len(waiting), candidate=candidate, outcome=outcome, seconds=seconds))
+
+    def expect(self, candidates: Collection[CandidateKernel]) -> None:
+        """Note that the model asks for candidates, and read what the database has of them, all at once.
+
+        Args:
+            candidates: Those that will be measured, or asked for what they cost.
+        """
+        if self._kernels is not None:
+            self._kernels.note({self.record_key(candidate).structural_hash for candidate in candidates})
+        self.read_ahead(candidates, () if self._kernels is None else self._kernels.before)
 
     def condemn(self, candidate: CandidateKernel, failure: Failed) -> None:
         """Record that a candidate fails in a plan, though it passed alone: it counts as failed from now on.

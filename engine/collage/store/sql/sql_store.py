@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -93,20 +93,20 @@ class SqlStore(TypedDocuments):
         rows = self._database.read(lambda session: session.rows(f"{query} ORDER BY id", values))
         return tuple(self._record(*row) for row in rows)
 
-    def records_of(self, keys: Iterable[RecordKey]) -> Mapping[RecordKey, tuple[TuningRecord, ...]]:
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
         """See `TuningStore`."""
-        found: dict[RecordKey, list[TuningRecord]] = {of_any_plugin(key): [] for key in keys}
-        targets, hosts = ({getattr(key, name) for key in found} for name in ("target", "host"))
-        for hashes in _pages(sorted({key.structural_hash for key in found})):
-            conditions, values = [], list[Value]()
-            for column, wanted in (("structural_hash", hashes), ("target", targets), ("host", hosts)):
-                conditions.append(f"{column} IN ({_marks(wanted)})")
-                values += sorted(wanted)
-            query = f"SELECT content_id, body FROM record WHERE {' AND '.join(conditions)} ORDER BY id"
+        found: dict[RecordKey, list[TuningRecord]] = {}
+        for some in _pages(sorted(hashes)):
+            query = (
+                f"SELECT content_id, body FROM record WHERE structural_hash IN ({_marks(some)}) "
+                f"AND host IN ({_marks(hosts)}) ORDER BY id"
+            )
+            values = (*some, *sorted(hosts))
             for row in self._database.read(lambda session, query=query, values=values: session.rows(query, values)):
                 record = self._record(*row)
-                if (key := of_any_plugin(record.key)) in found:
-                    found[key].append(record)
+                found.setdefault(of_any_plugin(record.key), []).append(record)
         return {key: tuple(records) for key, records in found.items()}
 
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:

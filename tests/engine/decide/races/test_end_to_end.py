@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collage.decide import race
+from collage.decide.races import race
 from collage.decide.races.saved_races import SavedRace
 from collage.devices.this_host import this_host
 from collage.measure.budget import UNLIMITED, Budget

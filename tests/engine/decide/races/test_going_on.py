@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.decide import race
+from collage.decide.races import race
 from collage.decide.decision import decide
 from collage.decide.races.going_on import gone_on
 from collage.options import PRESETS

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage.decide import race as module
+from collage.decide.races import race as module
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.messages import Burst
