@@ -98,7 +98,7 @@ class SqlStore(TypedDocuments):
     ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
         """See `TuningStore`."""
         found: dict[RecordKey, list[TuningRecord]] = {}
-        for some in _pages(sorted(hashes)):
+        for some in _pages(sorted(hashes)) if hosts else ():
             query = (
                 f"SELECT content_id, body FROM record WHERE structural_hash IN ({_marks(some)}) "
                 f"AND host IN ({_marks(hosts)}) ORDER BY id"
