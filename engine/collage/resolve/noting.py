@@ -27,8 +27,8 @@ def note(toolchains: Toolchains, proposals: Mapping[str, Proposals]) -> None:
         proposals: What each target proposed, by its name.
     """
     note_machine(toolchains.database, toolchains.host)
-    for each in proposals.values():
-        take = SavedTake.of(each, toolchains.plugins.get(each.rule.target.toolchain, ""))
+    for place, each in enumerate(proposals.values()):
+        take = SavedTake.of(each, toolchains.plugins.get(each.rule.target.toolchain, ""), place)
         if take is not None:
             _note_take(toolchains.database, toolchains.host, each.graph, take)
 
@@ -40,8 +40,8 @@ def _note_take(database: TuningStore, host: Host, graph: DataflowGraph, take: Sa
 
 
 def takes_of(database: TuningStore, host: Host, graph: DataflowGraph) -> tuple[SavedTake, ...]:
-    """Return what targets of a machine take of a model, as noted there, by name."""
+    """Return what targets of a machine take of a model, as noted there, in the order in which `optimize` has them."""
     beginning = SavedTake.name(graph_hash(graph), host.fingerprint, "")
     names = [name for _, name in database.document_keys(SavedTake.KIND, beginning)]
     found = (database.get_document(SavedTake, name) for name in names)
-    return tuple(take for take in found if take is not None)
+    return tuple(sorted((each for each in found if each), key=lambda each: (each.target.toolchain, each.place)))

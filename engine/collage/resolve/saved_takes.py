@@ -48,6 +48,7 @@ class SavedTake:
         refusals: What the rule refused, likewise.
         left_out: A sentence for each kind of candidate that a bound excluded.
         unlike: Mask of the nodes that were refused because no pattern matches, in hexadecimal.
+        place: Its place among the toolchain's targets: what they propose is looked at in this order.
     """
 
     KIND: ClassVar[str] = "what a target takes"
@@ -61,6 +62,7 @@ class SavedTake:
     refusals: tuple[tuple[int, str], ...]
     left_out: tuple[str, ...]
     unlike: str
+    place: int = 0
 
     @staticmethod
     def name(graph_hash: str, host: str, target: str) -> str:
@@ -74,12 +76,13 @@ class SavedTake:
         return f"{graph_hash}/{host}/{target}"
 
     @classmethod
-    def of(cls, proposals: Proposals, plugin: str) -> SavedTake | None:
+    def of(cls, proposals: Proposals, plugin: str, place: int) -> SavedTake | None:
         """Return what a target takes, by what it proposed; None where the user's choices have a part in it.
 
         Args:
             proposals: What it proposed, in whichever round.
             plugin: Version of its plugin.
+            place: Its place among the toolchain's targets.
         """
         rule = proposals.rule
         if rule.pinned or (rule.base is None and not rule.is_plugins_own) or (rule.base is not None and rule.own):
@@ -98,6 +101,7 @@ class SavedTake:
             refusals=_pairs(taken.refusals.items()),
             left_out=taken.left_out,
             unlike=hex(taken.unlike),
+            place=place,
         )
 
     def rule(self, graph: DataflowGraph) -> TargetRule:
