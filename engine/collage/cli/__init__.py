@@ -12,7 +12,6 @@ import click
 
 from collage.cli.bench import bench
 from collage.cli.compare import compare
-from collage.cli.db import db
 from collage.cli.doctor import doctor
 from collage.cli.failures import FailureReportingGroup
 from collage.cli.frontier import frontier
@@ -26,6 +25,8 @@ from collage.cli.packages.report import report
 from collage.cli.packages.trust import trust
 from collage.cli.partition import partition
 from collage.cli.run import run
+from collage.cli.stores.db import db
+from collage.cli.stores.resolve import resolve
 from collage.own_process import import_sympy_late, limit_spinning
 
 __all__ = ["main"]
@@ -83,6 +84,7 @@ for _command in (
     export,
     trust,
     db,
+    resolve,
     new_plugin,
 ):
     main.add_command(_command)

@@ -27,8 +27,9 @@ def note(toolchains: Toolchains, proposals: Mapping[str, Proposals]) -> None:
         proposals: What each target proposed, by its name.
     """
     note_machine(toolchains.database, toolchains.host)
-    for place, each in enumerate(proposals.values()):
-        take = SavedTake.of(each, toolchains.plugins.get(each.rule.target.toolchain, ""), place)
+    places = {target.name: place for status in toolchains.statuses for place, target in enumerate(status.targets)}
+    for name, each in proposals.items():
+        take = SavedTake.of(each, toolchains.plugins.get(each.rule.target.toolchain, ""), places[name])
         if take is not None:
             _note_take(toolchains.database, toolchains.host, each.graph, take)
 

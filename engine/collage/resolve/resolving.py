@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 from collections.abc import Sequence
 
 from collage.control.choices import UserChoices
-from collage.decide.decision import Decision, decide
-from collage.decide.feedback import with_feedback
+from collage.control.plan_file import plan_document, write_plan
+from collage.control.tie_breaking import TieBreaking
+from collage.decide.decision import decide
+from collage.decide.feedback import WithFeedback, with_feedback
 from collage.decide.races.saved_races import EndToEndTimings, SavedRaces, distinct, now
 from collage.decide.shortlist import shortlist
 from collage.explore.by_options import explore
 from collage.options import OptimizeOptions
+from collage.report.facts.resolve_facts import ResolvedKernel, ResolveReport
 from collage.report.progress import Progress
 from collage.resolve.elsewhere import Elsewhere
 from collage.resolve.noting import takes_of
@@ -24,6 +29,10 @@ from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import Host
 from collage_core.errors import UsageError
+from collage_core.fusion import CandidateKernel
+from collage_core.ir.graph.masks import iterate_bits
+
+_UNRACED = "these plans did not race there: it is the cheapest by what its kernels take alone"
 
 
 class NotRacedError(Exception):
@@ -35,18 +44,25 @@ class Resolved:
     """A plan for a machine that may be elsewhere.
 
     Attributes:
-        host: The machine.
+        report: What is known of it.
         plan: The plan.
         pool: The candidates it was chosen from.
-        decision: Why it is this one; None if these plans did not race there, and what kernels take decides.
-        notes: What the user should know, a sentence each.
+        raced: Whether its race there decided; otherwise what kernels take did.
     """
 
-    host: Host
+    report: ResolveReport
     plan: Plan
     pool: CandidatePool
-    decision: Decision | None
-    notes: tuple[str, ...]
+    raced: bool
+
+    def save_plan(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan, and the cost of every candidate that has one, as `optimize` does there.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        model = self.report.model
+        write_plan(path, plan_document(self.plan, self.pool, model=model.name, nodes=model.nodes))
 
 
 def resolve_on(
@@ -99,26 +115,67 @@ def resolve_on(
                 percent=options.percentile,
             )
         )
-        pool, decision = explored.pool, None
+        pool, decision, measured_us = explored.pool, _UNRACED, None
         try:
             timings = races.run(plans, after=None)
         except NotRacedError:
-            notes.append(f"these plans did not race on {host.fingerprint!r}: the plan is the best by what kernels take")
             chosen = min(plans, key=lambda plan: (plan.predicted_us, plan.name))
         else:
-            usual_us = machine.source.usual_calibration_us
-            common = {"usual_us": usual_us, "seed": options.seed, "tie_breaking": user.tie_breaking}
-            try:
-                found = with_feedback(pool, plans, timings, races.run, most=most, **common)
-            except NotRacedError:
-                notes.append("what looks better by times in place did not race there")
-                found = with_feedback(pool, plans, timings, None, most=most, **common)
+            found = _fed_back(pool, plans, timings, races, machine, options, user.tie_breaking)
             pool, plans, timings = found.pool, list(found.plans), found.timings
             failed = [plan.name for plan in plans if not plan.single and plan.name in timings.failed]
-            decision = decide(timings.timed, options.seed, failed=failed, tie_breaking=user.tie_breaking)
-            chosen = next(plan for plan in plans if plan.name == decision.winner)
-        notes = [*machine.notes, *notes]
-    return Resolved(host=host, plan=chosen, pool=pool, decision=decision, notes=tuple(notes))
+            decided = decide(timings.timed, options.seed, failed=failed, tie_breaking=user.tie_breaking)
+            chosen = next(plan for plan in plans if plan.name == decided.winner)
+            decision = decided.reason
+            [measured_us] = [each.time_us for each in timings.timed if each.name == decided.winner]
+    report = ResolveReport(
+        model=workload.facts,
+        host=host.fingerprint,
+        threads=machine.threads,
+        predicted_ms=chosen.predicted_us / 1000,
+        measured_ms=None if measured_us is None else measured_us / 1000,
+        decision=decision,
+        kernels=tuple(map(functools.partial(_facts, chosen), chosen.kernels)),
+        notes=(*machine.notes, *notes),
+    )
+    return Resolved(report=report, plan=chosen, pool=pool, raced=measured_us is not None)
+
+
+def _fed_back(
+    pool: CandidatePool,
+    plans: Sequence[Plan],
+    timings: EndToEndTimings,
+    races: _Races,
+    machine: Elsewhere,
+    options: OptimizeOptions,
+    tie_breaking: TieBreaking,
+) -> WithFeedback:
+    """Feed a race back into the costs; plans that look better then count if they raced there, too."""
+    again = functools.partial(
+        with_feedback,
+        pool,
+        plans,
+        timings,
+        usual_us=machine.source.usual_calibration_us,
+        most=options.effective.challengers,
+        seed=options.seed,
+        tie_breaking=tie_breaking,
+    )
+    try:
+        return again(races.run)
+    except NotRacedError:
+        return again(None)
+
+
+def _facts(plan: Plan, kernel: CandidateKernel) -> ResolvedKernel:
+    sub_graph = kernel.sub_graph
+    return ResolvedKernel(
+        target=kernel.target.name,
+        composite=sub_graph.label,
+        nodes=sub_graph.names,
+        operators=tuple(sub_graph.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
+        cost_us=plan.cost_of[sub_graph.nodes],
+    )
 
 
 class _Races:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collage.build.verify import Verified
-from collage.commands.forget import is_meant, known_of
+from collage.commands.stores.forget import is_meant, known_of
 from collage.commands.optimizing.up_to_date import Concluded
 from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name

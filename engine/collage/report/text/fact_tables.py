@@ -13,8 +13,10 @@ from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport
 from collage.report.facts.record import HostFacts, ModelFacts
+from collage.report.facts.resolve_facts import ResolveReport
 from collage.report.facts.run_facts import RunReport
 from collage.report.fitted_table import add_cells, plain_table
+from collage.report.text.operator_summary import summarize_operators
 from collage.report.text.tables import comparison_table, refusals_table
 from collage_core.entry_points import PluginFailure
 
@@ -48,6 +50,23 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
     if report.tuning_db:
         lines.append(f"tuning database: {report.tuning_db}")
     return Group(*(Text(line) for line in lines), table, *reasons, *clashes, *_failures(report.failures))
+
+
+def resolve_summary(report: ResolveReport) -> RenderableType:
+    """Render a plan for a machine that may be elsewhere, and why it is this one."""
+    table = plain_table("target", ">nodes", "operators", ">us", drop=("nodes",))
+    for kernel in report.kernels:
+        cells = (kernel.target, str(len(kernel.nodes)), summarize_operators(kernel.operators))
+        add_cells(table, *cells, figures.microseconds(kernel.cost_us))
+    took = "" if report.measured_ms is None else f", {figures.milliseconds(report.measured_ms)} ms in its race there"
+    lines = [
+        _model_line(report.model),
+        f"on {report.host}, {figures.counted(report.threads, 'thread')}",
+        f"{figures.counted(len(report.kernels), 'kernel')}, {figures.milliseconds(report.predicted_ms)} ms predicted{took}",
+        report.decision,
+        *(f"note: {note}" for note in report.notes),
+    ]
+    return Group(table, *(Text(line) for line in lines))
 
 
 def inspect_summary(report: InspectReport, *, everything: bool = False) -> RenderableType:

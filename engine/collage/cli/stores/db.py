@@ -165,7 +165,7 @@ def forget(what: str, dry_run: bool, yes: bool, tuning_db: str | None) -> None:
     MODEL is a file, or its SHA-256, which `collage explain` shows. Kernels that it shares with other models are
     measured again for these, too. A toolchain without options stands for all its targets, with what it cached.
     """
-    from collage.commands.forget import known_of
+    from collage.commands.stores.forget import known_of
     from collage.store import open_database
     from collage_core.errors import did_you_mean
 

@@ -1,0 +1,113 @@
+"""A plan is found again from what a store has, where neither the toolchains nor their plugins are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from collage.commands.optimize import optimize
+from collage.commands.stores.resolve import resolve
+from collage.options import OptimizeOptions
+from collage.store import export_lines, import_lines, open_database
+from collage_core.errors import UsageError
+from tests.integration.commands.environments import Environment
+from tests.integration.commands.models import written
+from tests.integration.short import few_rounds, known_peaks
+
+pytestmark = pytest.mark.plugins
+
+PLUGINS = ("collage-onnxruntime", "onnxruntime", "collage-openvino", "openvino", "collage-halide", "halide")
+OTHERS = ("collage-sampler", "collage-cublas", "collage-cuda", "collage-cudnn", "collage-cutlass", "collage-tensorrt")
+RESOLVE = """
+import importlib.util, sys
+from collage.cli import main
+assert not any(map(importlib.util.find_spec, ("onnxruntime", "openvino", "collage_onnxruntime", "collage_openvino")))
+main(sys.argv[1:], prog_name="collage")
+"""
+
+
+def options(database: Path | str, **changes: object) -> OptimizeOptions:
+    given = {"toolchains": "onnxruntime,openvino", "preset": "quick", "tuning_db": str(database), **changes}
+    return OptimizeOptions(**given)  # type: ignore[arg-type]
+
+
+def exported(database: Path, copy: Path) -> Path:
+    """A copy by way of an export, as another machine gets it."""
+    with open_database(database, read_only=True) as store, open_database(copy) as other:
+        import_lines(other, export_lines(store))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, bytes]]:
+    """A model, an exported store, and the plans that were found: with both toolchains, and without one."""
+    folder = tmp_path_factory.mktemp("optimized")
+    model, _ = written(folder)
+    plans = {}
+    with known_peaks(), few_rounds():
+        for without in ("", "openvino"):
+            plan = folder / f"plan-{without}.json"
+            optimize(model, options(folder / "db", exclude=(without,) if without else ())).save_plan(plan)
+            plans[without] = plan.read_bytes()
+    return model, exported(folder / "db", folder / "copy"), plans
+
+
+@pytest.mark.parametrize("without", ["", "openvino"])
+def test_the_plan_is_the_one_that_was_found_there(
+    optimized: tuple[Path, Path, dict[str, bytes]], without: str, tmp_path: Path
+) -> None:
+    model, copy, plans = optimized
+
+    with few_rounds():
+        found = resolve(model, options(copy, exclude=(without,) if without else ()))
+    found.save_plan(tmp_path / "plan.json")
+
+    assert (tmp_path / "plan.json").read_bytes() == plans[without]
+    assert found.raced
+    assert found.report.measured_ms is not None
+
+
+def test_for_another_objective_the_samples_are_looked_at_again(
+    optimized: tuple[Path, Path, dict[str, bytes]],
+) -> None:
+    model, copy, _ = optimized
+
+    with few_rounds():
+        found = resolve(model, options(copy, percentile=90.0))
+
+    assert not found.raced
+    assert "did not race there" in found.report.decision
+
+
+def test_what_the_store_does_not_know_is_said(
+    optimized: tuple[Path, Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    model, copy, _ = optimized
+    other, _ = written(tmp_path, seed=1)
+    open_database(tmp_path / "empty").close()
+
+    with pytest.raises(UsageError, match="knows no machine"):
+        resolve(model, options(tmp_path / "empty"))
+    with pytest.raises(UsageError, match="knows no machine 'elsewhere'"):
+        resolve(model, options(copy), host="elsewhere")
+    with pytest.raises(UsageError, match="knows nothing of this model with tensorrt"):
+        resolve(model, options(copy, toolchains="tensorrt"))
+    with pytest.raises(UsageError, match="optimize with that bound there"):
+        resolve(model, options(copy, max_error=0.1))
+
+
+@pytest.mark.slow
+def test_no_plugin_and_no_library_is_needed(tmp_path: Path) -> None:
+    model, _ = written(tmp_path)
+    optimize(model, options(tmp_path / "db")).save_plan(tmp_path / "there.json")
+    copy = exported(tmp_path / "db", tmp_path / "copy")
+    elsewhere = Environment(tmp_path / "elsewhere", without=(*PLUGINS, *OTHERS))
+    arguments = ["resolve", model, "--preset", "quick", "--toolchains", "onnxruntime,openvino", "--tuning-db", copy]
+
+    done = elsewhere.run(RESOLVE, *arguments, "-o", tmp_path / "here.json", "--json", tmp_path / "report.json")
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "here.json").read_bytes() == (tmp_path / "there.json").read_bytes()
+    assert json.loads((tmp_path / "report.json").read_text())["measured_ms"] > 0
