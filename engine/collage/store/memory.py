@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
@@ -33,7 +34,7 @@ class MemoryStore(TypedDocuments):
         self._by_key: dict[RecordKey, list[str]] = {}  # by keys without the plugin's version
         self._attempts: Counter[RecordKey] = Counter()
         self._blobs: dict[tuple[BlobSpace, str], bytes] = {}
-        self._documents: dict[tuple[str, str], str] = {}  # JSON by kind and name
+        self._documents: dict[tuple[str, str], tuple[str, float]] = {}  # JSON, and when it was put, by kind and name
 
     @property
     def url(self) -> str:
@@ -133,20 +134,24 @@ class MemoryStore(TypedDocuments):
         """See `TuningStore`."""
         texts = {(document.kind, document.name): to_json(document) for document in documents}
         with self._open():
-            new = {place: text for place, text in texts.items() if replace or place not in self._documents}
-            self._documents.update(new)
+            new = [place for place in texts if replace or place not in self._documents]
+            self._documents.update({place: (texts[place], time.time()) for place in new})
         return len(new)
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
         with self._open():
-            text = self._documents.get((kind, name))
-        return None if text is None else from_json(text, StoredDocument)
+            found = self._documents.get((kind, name))
+        return None if found is None else from_json(found[0], StoredDocument)
 
-    def document_keys(self, kind: str | None = None, prefix: str = "") -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
         with self._open():
-            places = sorted(self._documents)
+            places = sorted(
+                place for place, (_, written) in self._documents.items() if before is None or written < before
+            )
         return tuple(place for place in places if kind in (None, place[0]) and place[1].startswith(prefix))
 
     def stats(self) -> StoreStats:

@@ -92,9 +92,11 @@ class OwnBlobs(TypedDocuments):
         """See `TuningStore`."""
         return self._shared.get_stored(kind, name)
 
-    def document_keys(self, kind: str | None = None, prefix: str = "") -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
-        return self._shared.document_keys(kind, prefix)
+        return self._shared.document_keys(kind, prefix, before=before)
 
     def stats(self) -> StoreStats:
         """See `TuningStore`."""

@@ -208,12 +208,15 @@ class TuningStore(Protocol):
             DatabaseDamagedError: If it is no document.
         """
 
-    def document_keys(self, kind: str | None = None, prefix: str = "") -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """Return documents' kinds and names, sorted.
 
         Args:
             kind: Only of this kind.
             prefix: Only those whose names begin so.
+            before: Only those last put before this time, in seconds since 1970.
         """
 
     def stats(self) -> StoreStats:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -366,6 +367,16 @@ class TuningStoreConformance:
         assert store.put_all_stored([other]) == 1
         assert store.get_stored("note", "a") == other
         assert store.document_keys() == (("note", "a"), ("note", "b"), ("note", "c"))
+
+    def test_documents_are_listed_by_age(self, store: TuningStore) -> None:
+        store.put_document("old", NOTE)
+        middle = time.time()
+        while time.time() == middle:  # clocks of some systems stand still for a while
+            pass
+        store.put_document("new", NOTE)
+
+        assert store.document_keys(before=middle + 1e-9) == (("note", "old"),)
+        assert store.document_keys(before=time.time() + 60) == (("note", "new"), ("note", "old"))
 
     def test_documents_are_listed_by_kind_and_beginning(self, store: TuningStore) -> None:
         for kind, name in (("note", "a%/1"), ("note", "a%/2"), ("note", "ab/1"), ("letter", "a%/1")):

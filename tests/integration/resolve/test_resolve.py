@@ -44,7 +44,7 @@ def exported(database: Path, copy: Path) -> Path:
 def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[str, bytes]]:
     """A model, an exported store, and the plans that were found: with both toolchains, and without one."""
     folder = tmp_path_factory.mktemp("optimized")
-    model, _ = written(folder)
+    model = written("cnn", folder)
     plans = {}
     with known_peaks(), few_rounds():
         for without in ("", "openvino"):
@@ -85,7 +85,6 @@ def test_what_the_store_does_not_know_is_said(
     optimized: tuple[Path, Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     model, copy, _ = optimized
-    other, _ = written(tmp_path, seed=1)
     open_database(tmp_path / "empty").close()
 
     with pytest.raises(UsageError, match="knows no machine"):
@@ -100,7 +99,7 @@ def test_what_the_store_does_not_know_is_said(
 
 @pytest.mark.slow
 def test_no_plugin_and_no_library_is_needed(tmp_path: Path) -> None:
-    model, _ = written(tmp_path)
+    model = written("cnn", tmp_path)
     optimize(model, options(tmp_path / "db")).save_plan(tmp_path / "there.json")
     copy = exported(tmp_path / "db", tmp_path / "copy")
     elsewhere = Environment(tmp_path / "elsewhere", without=(*PLUGINS, *OTHERS))

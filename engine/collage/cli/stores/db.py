@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from collage.cli.options.common import existing_file, json_option, tuning_db_option, verbose_option
-from collage.cli.options.parameters import check_overwriting, output_file_or_dash
+from collage.cli.options.parameters import check_overwriting, duration, output_file_or_dash
 from collage.cli.output import results_console, write_json
 
 if TYPE_CHECKING:
@@ -123,33 +123,65 @@ def merge(others: tuple[Path, ...], cached_files: bool, tuning_db: str | None) -
     help="Keep what belongs to this version of a library or plugin, as `collage db stats` shows it, besides those "
     "installed now; repeat.",
 )
+@click.option(
+    "--older-than",
+    type=duration,
+    metavar="TIME",
+    help="Remove also what was measured longer ago than this: 90d, 12h.",
+)
+@click.option(
+    "--packages",
+    type=existing_file,
+    multiple=True,
+    metavar="PACKAGE",
+    help="Remove also what belongs to models of which none of these is a package; repeat.",
+)
 @_dry_run_option
 @_yes_option
 @tuning_db_option
 @verbose_option
-def gc(keep: tuple[str, ...], dry_run: bool, yes: bool, tuning_db: str | None) -> None:
-    """Remove what no installed version of a library or plugin can use.
+def gc(
+    keep: tuple[str, ...],
+    older_than: float | None,
+    packages: tuple[Path, ...],
+    dry_run: bool,
+    yes: bool,
+    tuning_db: str | None,
+) -> None:
+    """Remove what no installed version of a library or plugin can use, and on demand what is old or not in use.
 
-    That is what belongs to other versions of libraries, failures of other versions of plugins, and their measurements
-    where the installed version has its own.
+    What cannot be used belongs to other versions of libraries, or is a failure of another version of a plugin, or its
+    measurement where the installed version has its own. Of a database that several machines share, give only the other
+    two: what is installed elsewhere is not known here.
     """
+    import datetime
+
     from collage.commands.doctor import doctor
+    from collage.commands.stores.retention import of_other_models, together
+    from collage.commands.stores.retention import older_than as old
     from collage.store import open_database, unusable
 
-    toolchains = [toolchain for toolchain in doctor().toolchains if toolchain.fingerprint]
-    plugins = {toolchain.name: toolchain.plugin for toolchain in toolchains}
     with open_database(tuning_db, read_only=dry_run) as store:
-        held = {*store.stats().fingerprints, *(space.fingerprint for space, _ in store.blob_keys())}
-        # a plan over several toolchains carries all their fingerprints in one, words among others
-        words = [f" {toolchain.fingerprint} " for toolchain in toolchains]
-        kept = {name for name in held if name in keep or any(version in f" {name} " for version in words)}
-        removal: Removal = unusable(store, kept, plugins, keep)
+        removals: list[Removal] = []
+        if older_than is not None:
+            removals.append(old(store, older_than, datetime.datetime.now(datetime.UTC)))
+        if packages:
+            removals.append(of_other_models(store, packages))
+        if not removals:
+            toolchains = [toolchain for toolchain in doctor().toolchains if toolchain.fingerprint]
+            plugins = {toolchain.name: toolchain.plugin for toolchain in toolchains}
+            held = {*store.stats().fingerprints, *(space.fingerprint for space, _ in store.blob_keys())}
+            # a plan over several toolchains carries all their fingerprints in one, words among others
+            words = [f" {toolchain.fingerprint} " for toolchain in toolchains]
+            kept = {name for name in held if name in keep or any(version in f" {name} " for version in words)}
+            removals.append(unusable(store, kept, plugins, keep))
+            going = sorted(held - kept) + sorted(_plugins_of(store, removals[0]) - set(plugins.values()))
+            if removals[0] and going:
+                click.echo("It belongs to: " + ", ".join(going))
+        removal = together(removals)
         if not removal:
-            click.echo("Nothing to remove: all of it can be used by what is installed now.")
+            click.echo("Nothing to remove.")
             return
-        going = sorted(held - kept) + sorted(_plugins_of(store, removal) - set(plugins.values()))
-        if going:
-            click.echo("It belongs to: " + ", ".join(going))
         _remove(store, removal, dry_run=dry_run, yes=yes)
 
 

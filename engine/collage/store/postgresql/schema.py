@@ -44,6 +44,7 @@ _TABLES: Final = (
     "CREATE INDEX blob_by_checksum ON blob (checksum)",
     """CREATE TABLE document (
         kind TEXT NOT NULL, name TEXT NOT NULL, version BIGINT NOT NULL, body TEXT NOT NULL,
+        written DOUBLE PRECISION NOT NULL,
         PRIMARY KEY (kind, name)
     )""",
 )

@@ -224,10 +224,12 @@ class SqlStore(TypedDocuments):
 
     def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
         """See `TuningStore`."""
-        rows = [(each.kind, each.name, each.version, json_text(each.body)) for each in documents]
-        conflict = "DO UPDATE SET version = excluded.version, body = excluded.body" if replace else "DO NOTHING"
+        now = time.time()
+        rows = [(each.kind, each.name, each.version, json_text(each.body), now) for each in documents]
+        new = "version = excluded.version, body = excluded.body, written = excluded.written"
+        conflict = f"DO UPDATE SET {new}" if replace else "DO NOTHING"
         statement = (
-            "INSERT INTO document (kind, name, version, body) VALUES (?, ?, ?, ?) "
+            "INSERT INTO document (kind, name, version, body, written) VALUES (?, ?, ?, ?, ?) "
             f"ON CONFLICT (kind, name) {conflict}"
         )
         return self._database.write(lambda session: sum([session.change(statement, row) for row in rows]))
@@ -244,12 +246,17 @@ class SqlStore(TypedDocuments):
         except (ValueError, TypeError) as error:
             raise DatabaseDamagedError(self.url, f"document {kind}/{name} is damaged: {error}") from None
 
-    def document_keys(self, kind: str | None = None, prefix: str = "") -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
         conditions, values = ["substr(name, 1, ?) = ?"], list[Value]((len(prefix), prefix))
         if kind is not None:
             conditions.append("kind = ?")
             values.append(kind)
+        if before is not None:
+            conditions.append("written < ?")
+            values.append(before)
         query = f"SELECT kind, name FROM document WHERE {' AND '.join(conditions)}"
         rows = self._database.read(lambda session: session.rows(query, values))
         return tuple(sorted((kind, name) for kind, name in rows))

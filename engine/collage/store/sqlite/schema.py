@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from typing import Any, Final
 
 from collage.store.records import TuningRecord, content_id, loads, structure, to_json
@@ -41,7 +42,7 @@ TABLES: Final = {
     )""",
     "blob_by_checksum": "CREATE INDEX blob_by_checksum ON blob (checksum)",
     "document": """CREATE TABLE document (
-        kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL,
+        kind TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL, written REAL NOT NULL,
         PRIMARY KEY (kind, name)
     )""",
 }
@@ -75,7 +76,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
         )
         connection.execute("INSERT INTO blob (toolchain, fingerprint, key, checksum) VALUES (?, ?, ?, ?)", row[:4])
     if _has(connection, "old_document"):
-        connection.execute("INSERT INTO document SELECT kind, name, version, body FROM old_document")
+        statement = "INSERT INTO document SELECT kind, name, version, body, ? FROM old_document"
+        connection.execute(statement, (time.time(),))
     for table in ("record", "attempt", "blob", "document", "plan"):
         connection.execute(f"DROP TABLE IF EXISTS old_{table}")
 
