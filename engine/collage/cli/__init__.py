@@ -16,6 +16,7 @@ from collage.cli.doctor import doctor
 from collage.cli.failures import FailureReportingGroup
 from collage.cli.frontier import frontier
 from collage.cli.inspect import inspect
+from collage.cli.measure import measure
 from collage.cli.new_plugin import new_plugin
 from collage.cli.optimize import optimize
 from collage.cli.options.common import verbose_option
@@ -75,6 +76,7 @@ for _command in (
     inspect,
     partition,
     optimize,
+    measure,
     frontier,
     run,
     bench,

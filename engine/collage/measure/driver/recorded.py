@@ -134,6 +134,11 @@ class RecordedCosts:
         """Return the medians whose median is the cost, one of each block; none if there is no finite cost."""
         return tuple(self._medians_us(self._deciding(candidate, confirmed=confirmed)))
 
+    def last_medians_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
+        """Return the medians of the last measurement's blocks, at the machine's usual speed; none if it failed."""
+        records = self.usable(candidate)
+        return tuple(self._medians_us(records[-1:])) if records and records[-1].samples_us else ()
+
     def _medians_us(self, records: Sequence[TuningRecord]) -> list[float]:
         """Return the median of each block of the fresh samples if there are any, otherwise of the last record's."""
         fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]

@@ -12,6 +12,7 @@ from collage.report.facts.bench_facts import ApparentLoss, BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport
+from collage.report.facts.measure_facts import MeasureReport
 from collage.report.facts.record import HostFacts, ModelFacts
 from collage.report.facts.resolve_facts import ResolveReport
 from collage.report.facts.run_facts import RunReport
@@ -67,6 +68,31 @@ def resolve_summary(report: ResolveReport) -> RenderableType:
         *(f"note: {note}" for note in report.notes),
     ]
     return Group(table, *(Text(line) for line in lines))
+
+
+def measure_summary(report: MeasureReport) -> RenderableType:
+    """Render what a kernel takes on each target, and why there is no time of some."""
+    table = plain_table("target", ">us", ">95 %", ">of the fastest", ">95 % ", ">error", drop=("95 % ", "error"))
+    for each in report.targets:
+        if each.cost_us is None or each.ci95_us is None or each.ratio is None or each.ratio_ci95 is None:
+            continue
+        add_cells(
+            table,
+            each.target,
+            figures.microseconds(each.cost_us),
+            figures.span(each.ci95_us),
+            figures.ratio(each.ratio),
+            figures.span(each.ratio_ci95, 3),
+            "-" if each.error is None else figures.error(each.error),
+        )
+    lines = [
+        _model_line(report.model),
+        f"{figures.counted(len(report.nodes), 'node')}: {summarize_operators(report.operators)}",
+        f"{figures.counted(report.threads, 'thread')}, {figures.counted(report.rounds, 'round')}; times at the machine's "
+        "usual speed; ratios are medians over rounds",
+    ]
+    reasons = [Text(f"{each.target}: {each.reason}") for each in report.targets if each.reason]
+    return Group(*(Text(line) for line in lines), table, *reasons)
 
 
 def inspect_summary(report: InspectReport, *, everything: bool = False) -> RenderableType:
