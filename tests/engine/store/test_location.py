@@ -36,7 +36,7 @@ def test_by_default_it_is_among_the_users_data(tmp_path: Path, monkeypatch: pyte
         assert store.url == f"sqlite:///{default_path()}"
 
 
-@pytest.mark.parametrize("url", ["sqlite:", "sqlite://host/db", "sqlite:///", "postgresql://x", ""])
+@pytest.mark.parametrize("url", ["sqlite:", "sqlite://host/db", "sqlite:///", "mysql://u:p@x/db", ""])
 def test_another_url_is_an_error(url: str) -> None:
     with pytest.raises(DatabaseError, match="sqlite:///"):
         open_database(url)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from collage.cli import main
 from collage.store import BlobSpace, RecordKey, SqliteStore, TuningRecord, export_lines, open_database
-from collage.store.connection import SCHEMA_VERSION
+from collage.store.sqlite.schema import SCHEMA_VERSION
 from tests.hardship import COMMAND, ORDINARY, run_python, small_disk
 from tests.integration.commands.models import written
 
