@@ -15,11 +15,9 @@ DEBIAN = Path("/usr/lib/postgresql")
 
 def programs() -> Path | None:
     """Return the folder of the newest server's programs; None if there is none."""
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).parent
     versions = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: float(path.parents[1].name))
-    return versions[-1].parent if versions else None
+    found = shutil.which("initdb")
+    return versions[-1].parent if versions else Path(found).resolve().parent if found else None
 
 
 class PostgresServer:
@@ -61,20 +59,25 @@ class PostgresServer:
 
     def make_database(self, name: str) -> str:
         """Make a database and return its URL."""
-        self._run("createdb", "-h", str(self.folder), "-U", "tester", name)
+        import psycopg
+
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
         return f"postgresql://tester@/{name}?host={self.folder}"
 
     def _run(self, program: str, *arguments: str) -> None:
         who = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run(
-            [str(self._programs / program), *arguments],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=(output := self._output(program)).open("w"),
-            stderr=subprocess.STDOUT,
-            check=False,
-            **who,  # type: ignore[call-overload]
-        )
+        output = self._output(program)
+        with output.open("w") as file:
+            done = subprocess.run(
+                [str(self._programs / program), *arguments],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                check=False,
+                **who,  # type: ignore[call-overload]
+            )
         if done.returncode:
             raise RuntimeError(f"{program} failed: {output.read_text(errors='replace')[-2000:]}")
 
