@@ -76,8 +76,11 @@ def check_disturbed(url: str, tmp_path: Path, *, at_half: Callable[[], None] = l
     """Run writers, kill every other at random, and compare what they said with what is there."""
     draw = random.Random(5)
     writers = [start(url, first, tmp_path / f"{first}.txt") for first in range(PROCESSES)]
+    while not all((tmp_path / f"{first}.txt").read_text() for first in range(PROCESSES)):
+        assert all(writer.poll() in (None, 0) for writer in writers), "a writer failed before it wrote anything"
+        time.sleep(0.05)
     for number, writer in enumerate(writers):
-        time.sleep(draw.uniform(0.2, 0.6))
+        time.sleep(draw.uniform(0.05, 0.2))
         if number == PROCESSES // 2:
             at_half()
         if number % 2:

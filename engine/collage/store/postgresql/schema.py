@@ -52,9 +52,11 @@ _TABLES: Final = (
 
 def found_version(session: Session) -> int:
     """Return the version of the tables; 0 if there are none."""
-    if session.rows("SELECT to_regclass(?)", (f"{NAMESPACE}.schema_version",)) == [(None,)]:
+    # of the catalogue itself: what `to_regclass` says may be as old as the transaction, which waits for a lock
+    tables = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = ? AND tablename = 'schema_version'"
+    if not session.rows(tables, (NAMESPACE,)):
         return 0
-    [(version,)] = session.rows("SELECT version FROM schema_version")
+    [(version,)] = session.rows(f"SELECT version FROM {NAMESPACE}.schema_version")
     return int(version)
 
 
