@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from benchmarks.replay.records import again, document_seconds, long_run_us, resampled, seconds_of, shortened
@@ -60,9 +60,20 @@ class Overlay(MemoryStore):
             self.others_s |= {each.content_id: seconds_of(each) for each in others}
         return own + others
 
-    def put_stored(self, document: StoredDocument) -> None:
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
         """See `TuningStore`."""
-        self._filled.put_stored(document)
+        found = {key: MemoryStore.records(self, key, any_plugin=True) for key in super().records_with(hashes, hosts)}
+        for key, records in self._filled.records_with(hashes, hosts).items():
+            others = tuple(each for each in records if each.purpose not in MEASURED)
+            if others:
+                found[key] = found.get(key, ()) + others
+        return found
+
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """See `TuningStore`."""
+        return self._filled.put_all_stored(documents, replace=replace)
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
@@ -71,9 +82,11 @@ class Overlay(MemoryStore):
             self.others_s[f"{kind} {name}"] = took_s
         return found
 
-    def document_keys(self) -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
-        return self._filled.document_keys()
+        return self._filled.document_keys(kind, prefix, before=before)
 
 
 class Replay(MeasuringCostSource):

@@ -11,7 +11,6 @@ from collage_core import plugin_calls
 from collage_core.contract import Joins, Target
 from collage_core.errors import PluginError
 from collage_core.fusion import (
-    BaseRule,
     CandidateBounds,
     CandidateKernel,
     FusionRule,
@@ -19,12 +18,11 @@ from collage_core.fusion import (
     RuleContext,
     RuleOutcome,
     SubGraph,
-    base_rule,
-    joined_rule,
     quantised_groups,
     with_whole_groups,
 )
 from collage_core.fusion.rule import RuleCache
+from collage_core.fusion.rule_of_table import BaseRule, base_rule, joined_rule
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.graph.work import estimated_work_us

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from collage_core.fusion.quantised import grown, is_split, quantised_groups
     from collage_core.fusion.regions import RegionsRule, supported_nodes
     from collage_core.fusion.rule import FusionRule, RuleContext, RuleOutcome
-    from collage_core.fusion.known_rule import KnownRule, OnceRule
-    from collage_core.fusion.rule_of_table import BaseRule, base_rule, default_rule, joined_rule
+    from collage_core.fusion.rule_of_table import default_rule
     from collage_core.fusion.spec import CandidateKernel, FusionSpec
     from collage_core.fusion.sub_graph import SubGraph, SubGraphConfig
     from collage_core.fusion.whole_groups import WholeGroupsRule, with_whole_groups
@@ -81,12 +80,7 @@ __all__ = [
     "VerticalCombiner",
     "WholeGroupsRule",
     "cut_positions",
-    "BaseRule",
-    "KnownRule",
-    "OnceRule",
-    "base_rule",
     "default_rule",
-    "joined_rule",
     "grown",
     "is_split",
     "kernel_function",
@@ -136,12 +130,7 @@ __getattr__ = late_names(
         "VerticalCombiner": "anchors",
         "WholeGroupsRule": "whole_groups",
         "cut_positions": "cuts",
-        "BaseRule": "rule_of_table",
-        "base_rule": "rule_of_table",
         "default_rule": "rule_of_table",
-        "joined_rule": "rule_of_table",
-        "KnownRule": "known_rule",
-        "OnceRule": "known_rule",
         "grown": "quantised",
         "is_split": "quantised",
         "kernel_function": "kernel",

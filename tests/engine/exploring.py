@@ -88,6 +88,9 @@ class FakeSource:
             return Rejection(stage=outcome.stage.value, reason=outcome.reason)
         return Rejection(stage="lower", reason=outcome.reason) if isinstance(outcome, Refused) else None
 
+    def expect(self, candidates: Iterable[CandidateKernel]) -> None:
+        """Nothing is read ahead."""
+
     def measure(
         self,
         candidates: Iterable[CandidateKernel],

@@ -209,7 +209,7 @@ def _selected(
     known = sorted({take.target.toolchain for take in takes})
     if not takes:
         raise UsageError(f"{store.url} knows nothing of this model on {host.fingerprint!r}: optimize it there first")
-    selection = Selection.parse(options.toolchains, options.exclude)
+    selection = Selection.parse(options.toolchains, options.exclude, inexact=False)
     for spelling in selection.wanted or ():
         if spelling.toolchain not in known:
             said = f"{store.url} knows nothing of this model with {spelling.toolchain} on {host.fingerprint!r}"

@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from collage_core.candidates.proposals import Proposals, TargetRule
 from collage_core.contract import Joins, Target
-from collage_core.fusion import BaseRule, FusionSpec, KnownRule, RuleOutcome, SubGraph, joined_rule
+from collage_core.fusion import FusionSpec, RuleOutcome, SubGraph
+from collage_core.fusion.known_rule import KnownRule
+from collage_core.fusion.rule_of_table import BaseRule, joined_rule
 from collage_core.ir.graph.canonical import Composite
 from collage_core.ir.graph.dataflow import DataflowGraph
 
