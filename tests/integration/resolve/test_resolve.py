@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,11 +21,15 @@ from tests.integration.short import few_rounds, known_peaks
 pytestmark = pytest.mark.plugins
 
 PLUGINS = ("collage-onnxruntime", "onnxruntime", "collage-openvino", "openvino", "collage-halide", "halide")
-OTHERS = ("collage-sampler", "collage-cublas", "collage-cuda", "collage-cudnn", "collage-cutlass", "collage-tensorrt")
+OTHERS = (
+    *("collage-sampler", "collage-cublas", "collage-cuda", "collage-cudnn", "collage-cutlass", "collage-tensorrt"),
+    "collage-triton",
+)
 RESOLVE = """
-import importlib.util, sys
+import importlib.metadata, importlib.util, sys
 from collage.cli import main
-assert not any(map(importlib.util.find_spec, ("onnxruntime", "openvino", "collage_onnxruntime", "collage_openvino")))
+assert not any(map(importlib.util.find_spec, ("onnxruntime", "openvino")))
+assert {each.name for each in importlib.metadata.entry_points(group="collage.backends")} <= {"reference"}
 main(sys.argv[1:], prog_name="collage")
 """
 
@@ -100,12 +106,14 @@ def test_what_the_store_does_not_know_is_said(
 @pytest.mark.slow
 def test_no_plugin_and_no_library_is_needed(tmp_path: Path) -> None:
     model = written("cnn", tmp_path)
-    optimize(model, options(tmp_path / "db")).save_plan(tmp_path / "there.json")
+    common = ["--preset", "quick", "--toolchains", "onnxruntime,openvino", "--tuning-db"]
+    there = [sys.executable, "-m", "collage.cli", "optimize", model, "-o", tmp_path / "there.collage", *common]
+    plan = ["--save-plan", tmp_path / "there.json"]
+    subprocess.run([*map(str, there), str(tmp_path / "db"), *map(str, plan)], check=True, capture_output=True)
     copy = exported(tmp_path / "db", tmp_path / "copy")
     elsewhere = Environment(tmp_path / "elsewhere", without=(*PLUGINS, *OTHERS))
-    arguments = ["resolve", model, "--preset", "quick", "--toolchains", "onnxruntime,openvino", "--tuning-db", copy]
 
-    done = elsewhere.run(RESOLVE, *arguments, "-o", tmp_path / "here.json", "--json", tmp_path / "report.json")
+    done = elsewhere.run(RESOLVE, "resolve", model, *common, copy, "-o", tmp_path / "here.json", "--json", tmp_path / "report.json")
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "here.json").read_bytes() == (tmp_path / "there.json").read_bytes()
