@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ def net() -> Any:
 
 
 def program(net: Any, x: Any, **options: Any) -> Any:
-    found = torch.onnx.export(net, (x,), dynamo=True, verbose=False, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyTorch about itself
+        found = torch.onnx.export(net, (x,), dynamo=True, verbose=False, **options)
     assert type(found).__name__ == "ONNXProgram"
     return found
 
