@@ -3,6 +3,8 @@
 Usage:
     python -m benchmarks.plots suite RESULTS.json OUT.svg           each plan's time, of the best single toolchain's
     python -m benchmarks.plots predictions RESULTS.json OUT.svg     what plans were predicted to take, and took
+    python -m benchmarks.plots regret RESULTS.json OUT.svg          the best plan that is known, and what searches keep
+    python -m benchmarks.plots groups RESULTS.json OUT.svg          Halide's kernels against plans of the libraries
     python -m benchmarks.plots search PACKAGE.collage OUT.svg       the best plan over the time of one search
 """
 
@@ -70,6 +72,48 @@ def predictions(report: Mapping[str, Any]) -> Any:
     return figure
 
 
+def regret(report: Mapping[str, Any]) -> Any:
+    """Return a figure of the best known plan of each model, and of what replayed searches keep.
+
+    Args:
+        report: Results of `benchmarks.regret replay`.
+    """
+    found = []
+    for model in report["models"]:
+        best = model["plans"][model["best"]]["us"] / model["single"]["us"]
+        kept = {"ratio": best * (1 + model["regret"]), "ci95": (best, best * (1 + model["worst"]))}
+        found.append((best, kept, model["name"]))
+    found.sort(key=lambda each: -each[0])
+    figure, axes = _figure(7.5, 1.2 + 0.2 * len(found))
+    for place, (best, kept, _) in enumerate(found):
+        _interval(axes, place, kept, _WITHOUT)
+        axes.plot([best], [place], marker="|", markersize=8, color=_MIXED)
+    axes.axvline(1.0, color="black", linewidth=0.8, linestyle="dashed")
+    axes.set_yticks(range(len(found)), [name for *_, name in found], fontsize=7)
+    axes.set_xlabel("time of the plan, of the best single toolchain's")
+    axes.set_xlim(0, None)
+    _legend(axes, {"best plan known": _MIXED, "kept by the search: median and worst of the replays": _WITHOUT})
+    return figure
+
+
+def groups(report: Mapping[str, Any]) -> Any:
+    """Return a figure of what Halide's kernels take of the time of the libraries' best plans.
+
+    Args:
+        report: Results of `benchmarks.fused_groups race`.
+    """
+    found = sorted(report["groups"], key=lambda group: -float(group["ratio"]))
+    figure, axes = _figure(7.5, 1.2 + 0.2 * len(found))
+    for place, group in enumerate(found):
+        _interval(axes, place, group, _MIXED if group["ratio"] <= 1 else _WITHOUT)
+    for ratio in (0.5, 1.0):
+        axes.axvline(ratio, color="black", linewidth=0.8, linestyle="dashed")
+    axes.set_yticks(range(len(found)), [f"{group['kind']} ({group['model']})" for group in found], fontsize=7)
+    axes.set_xlabel("time of Halide's kernel, of the libraries' best plan (95 % interval)")
+    axes.set_xlim(0, None)
+    return figure
+
+
 def search(record: Mapping[str, Any]) -> Any:
     """Return a figure of the best plan that was known over the time of a search.
 
@@ -103,6 +147,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     drawn: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         "suite": suite,
         "predictions": predictions,
+        "regret": regret,
+        "groups": groups,
         "search": search,
     }
     parser = argparse.ArgumentParser(

@@ -50,6 +50,15 @@ def test_a_librarys_pattern_names_its_kernel() -> None:
     assert what_it_does(region(0, CONVS, composite="conv_bias_relu")) == "conv_bias_relu"
 
 
+def test_a_title_has_no_dot_and_the_toolchain_once() -> None:
+    regions = [
+        region(0, CONVS, target="cudnn", composite="cudnn.conv_bias"),
+        region(1, CONVS, composite="other.conv.act"),
+    ]
+
+    assert list(region_titles(regions).values()) == ["cudnn · conv_bias", "openvino · other conv act"]
+
+
 def test_titles_are_numbered_where_several_functions_do_the_same() -> None:
     regions = [region(0, CONVS), region(1, ("Resize",)), region(2, (*CONVS, "Relu")), region(3, CONVS)]
     functions = {"k0000": "a", "k0001": "b", "k0002": "c", "k0003": "a"}

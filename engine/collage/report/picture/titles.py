@@ -73,8 +73,8 @@ def what_it_does(region: RegionFacts) -> str:
     A kernel that a library's pattern proposed has the pattern's label. Others are named by their operators: all of them
     if they are few, or else those that do the heavy work.
     """
-    if region.composite:
-        return region.composite
+    if region.composite:  # Netron shows what is after the last dot
+        return region.composite.removeprefix(f"{region.toolchain}.").replace(".", " ")
     operators = [operator for operator in region.operators if operator not in _MOVES_ONLY] or list(region.operators)
     if len(operators) <= _SPELT_OUT:
         return " + ".join(operators)
