@@ -79,9 +79,7 @@ def propose_all(
             name, failed = rule.target.name, None
             if all(failure.target.name != name for failure in failures):
                 try:
-                    found[name] = propose(
-                        rule, graph, bounds, cuts=cuts, groups=groups, cache=cache, outcomes=outcomes
-                    )
+                    found[name] = propose(rule, graph, bounds, cuts=cuts, groups=groups, cache=cache, outcomes=outcomes)
                 except PluginError as error:
                     failed = error
                     failures.append(TargetFailure.of(rule.target, error))

@@ -20,10 +20,10 @@ from collage.commands.optimizing.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
-from collage.decide.races.end_to_end import EndToEndTimer
-from collage.decide.races.saved_races import EndToEndTimings, SavedRaces
 from collage.decide.feedback import with_feedback
 from collage.decide.kept import Kept, keep_best
+from collage.decide.races.end_to_end import EndToEndTimer
+from collage.decide.races.saved_races import EndToEndTimings, SavedRaces
 from collage.decide.record import record_of
 from collage.decide.recording import call_site
 from collage.decide.shortlist import shortlist
@@ -45,8 +45,8 @@ from collage.precision.lower_precision import LowerPrecision
 from collage.precision.plans.plan_runs import PlanRuns
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
-from collage.resolve.noting import note
 from collage.report.progress import Progress, SilentProgress, stages_of
+from collage.resolve.noting import note
 from collage.setup.environment import Environment
 from collage.setup.phase_clock import PhaseClock
 from collage.setup.queries import usable_rules

@@ -76,7 +76,9 @@ class Elsewhere:
         )
         dispatch = store.get_document(DispatchTime, host.fingerprint)
         if dispatch is None:
-            raise UsageError(f"{store.url} does not know what calls cost on {host.fingerprint!r}: optimize a model there")
+            raise UsageError(
+                f"{store.url} does not know what calls cost on {host.fingerprint!r}: optimize a model there"
+            )
         copies = self._copies([take.target for take in takes])
         self.pool = CandidatePool(workload.graph, Costs(self.source), dispatch.dispatch_us, copies)
 

@@ -48,7 +48,9 @@ def machine_named(store: TuningStore, text: str | None) -> Host:
     known = machines(store)
     if not known:
         raise UsageError(f"{store.url} knows no machine: no model was optimized with it since machines are noted")
-    meant = [name for name in known if text is None or name == text] or [name for name in known if text and text in name]
+    meant = [name for name in known if text is None or name == text] or [
+        name for name in known if text and text in name
+    ]
     if not meant:
         raise UsageError(f"{store.url} knows no machine {text!r}{did_you_mean(text or '', known)}: {_listed(known)}")
     if len(meant) > 1:

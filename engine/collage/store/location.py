@@ -48,10 +48,10 @@ def open_database(
     """Open a tuning database; create it if it does not exist.
 
     Args:
-        url: `sqlite:///relative/path`, `sqlite:////absolute/path`, a plain path, `postgresql://...` for a server, `@FILE`
-            for a file that has one of these, or `memory:` for a database that ends with the process. If absent, the
-            value of the environment variable `COLLAGE_TUNING_DB`; if that is unset, `default_path()`. Only the variable
-            and the file may have a password in it.
+        url: `sqlite:///relative/path`, `sqlite:////absolute/path`, a plain path, `postgresql://...` for a server,
+            `@FILE` for a file that has one of these, or `memory:` for a database that ends with the process. If absent,
+            the value of the environment variable `COLLAGE_TUNING_DB`; if that is unset, `default_path()`. Only the
+            variable and the file may have a password in it.
         read_only: Open for reading; the database must exist.
         salvage: Open for reading although it is damaged, to recover what is left.
         environment: The environment variables.
@@ -134,9 +134,7 @@ def _has_password(text: str) -> bool:
     return parts.password is not None or bool({"password", "sslpassword"} & asked.keys())
 
 
-def _open_server(
-    url: str, files: BlobFiles | None, environment: Mapping[str, str], *, read_only: bool
-) -> TuningStore:
+def _open_server(url: str, files: BlobFiles | None, environment: Mapping[str, str], *, read_only: bool) -> TuningStore:
     try:
         from collage.store.postgresql import PostgresStore
     except ImportError as error:

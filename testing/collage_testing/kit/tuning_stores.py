@@ -344,7 +344,7 @@ class TuningStoreConformance:
         assert store.get_document(Note, "q") == Note()
 
     def test_many_kernels_are_asked_for_at_once(self, store: TuningStore) -> None:
-        newer, elsewhere = (dataclasses.replace(KEY, **change) for change in ({"plugin": "p 2"}, {"host": "other"}))
+        newer, elsewhere = dataclasses.replace(KEY, plugin="p 2"), dataclasses.replace(KEY, host="other")
         last = dataclasses.replace(KEY, structural_hash="h1199", target="slow")
         records = [measured(2.0, newer), measured(1.0), measured(3.0, elsewhere), measured(4.0, last)]
         store.append_all([*records, measured(5.0, dataclasses.replace(KEY, structural_hash="unasked"))])

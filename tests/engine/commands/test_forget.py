@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from collage.build.verify import Verified
-from collage.commands.stores.forget import is_meant, known_of
 from collage.commands.optimizing.up_to_date import Concluded
+from collage.commands.stores.forget import is_meant, known_of
 from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name
 from collage.report.facts.device_facts import DeviceWorkFacts

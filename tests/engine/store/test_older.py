@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collage.store import BlobSpace, SqliteStore, StoredDocument
-from collage.store.errors import DatabaseReadOnlyError
+from collage.store.errors import DatabaseError, DatabaseReadOnlyError
 from collage.store.sqlite.schema import SCHEMA_VERSION
 
 OLDER = Path(__file__).parent / "older"
@@ -85,9 +85,10 @@ def test_what_cannot_be_brought_up_to_date_stays_as_it_was(
     def fails(connection: sqlite3.Connection, body: str) -> None:
         raise sqlite3.OperationalError("the disk is full")
 
-    with monkeypatch.context() as patch, pytest.raises(Exception, match="disk is full"):
+    with monkeypatch.context() as patch:
         patch.setattr("collage.store.sqlite.schema._keep", fails)
-        SqliteStore(path)
+        with pytest.raises(DatabaseError, match="disk is full"):
+            SqliteStore(path)
 
     with SqliteStore(path) as store:
         check(store, version)

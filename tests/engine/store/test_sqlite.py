@@ -12,12 +12,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import collage.store
 from collage.store import BlobSpace, RecordKey, SqliteStore, StoredDocument, TuningRecord
-from collage.store.sqlite.schema import SCHEMA_VERSION
 from collage.store.errors import (
     DatabaseDamagedError,
     DatabaseError,
@@ -26,6 +26,7 @@ from collage.store.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
+from collage.store.sqlite.schema import SCHEMA_VERSION
 from tests.hardship import with_tests
 
 KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")
@@ -240,7 +241,8 @@ def test_a_database_of_another_version_is_refused_and_left_alone(version: int, t
     other.close()
     before = digest(path)
 
-    for options in ({}, {"read_only": True}, {"read_only": True, "salvage": True}):
+    every: list[dict[str, Any]] = [{}, {"read_only": True}, {"read_only": True, "salvage": True}]
+    for options in every:
         with pytest.raises(DatabaseVersionError, match=f"schema version {version}, this .* Move it away to start"):
             SqliteStore(path, **options)
 

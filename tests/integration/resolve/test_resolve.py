@@ -87,9 +87,7 @@ def test_for_another_objective_the_samples_are_looked_at_again(
     assert "did not race there" in found.report.decision
 
 
-def test_what_the_store_does_not_know_is_said(
-    optimized: tuple[Path, Path, dict[str, bytes]], tmp_path: Path
-) -> None:
+def test_what_the_store_does_not_know_is_said(optimized: tuple[Path, Path, dict[str, bytes]], tmp_path: Path) -> None:
     model, copy, _ = optimized
     open_database(tmp_path / "empty").close()
 
@@ -113,7 +111,9 @@ def test_no_plugin_and_no_library_is_needed(tmp_path: Path) -> None:
     copy = exported(tmp_path / "db", tmp_path / "copy")
     elsewhere = Environment(tmp_path / "elsewhere", without=(*PLUGINS, *OTHERS))
 
-    done = elsewhere.run(RESOLVE, "resolve", model, *common, copy, "-o", tmp_path / "here.json", "--json", tmp_path / "report.json")
+    done = elsewhere.run(
+        RESOLVE, "resolve", model, *common, copy, "-o", tmp_path / "here.json", "--json", tmp_path / "report.json"
+    )
 
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "here.json").read_bytes() == (tmp_path / "there.json").read_bytes()

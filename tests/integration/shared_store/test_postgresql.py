@@ -104,7 +104,7 @@ def test_no_error_shows_a_password(url: str, tmp_path: Path) -> None:
             open_database(named, environment=environment)
         assert "hush" not in str(caught.value)
         assert "hush" not in repr(caught.value.__cause__)
-    with pytest.raises(DatabaseNameError, match="can be read by others|libpq"):
+    with pytest.raises(DatabaseNameError, match=r"can be read by others|libpq"):
         open_database(url)
 
 

@@ -83,9 +83,7 @@ def together(removals: Collection[Removal]) -> Removal:
     )
 
 
-def _removal(
-    store: TuningStore, records: Collection[TuningRecord], is_document: Callable[[str, str], bool]
-) -> Removal:
+def _removal(store: TuningStore, records: Collection[TuningRecord], is_document: Callable[[str, str], bool]) -> Removal:
     going = {each.content_id for each in records}
     left = {document_name(each.key) for each in store.all_records() if each.content_id not in going}
     profiles = {(SavedProfile.KIND, name) for each in records if (name := document_name(each.key)) not in left}

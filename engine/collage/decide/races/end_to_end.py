@@ -137,7 +137,8 @@ class EndToEndTimer:
     ) -> Raced:
         """Race packages, whose runs have these inputs in turn."""
         contenders = {
-            key: package_contender(key, path, inputs, self._saved.threads, built_here=True) for key, path in packages.items()
+            key: package_contender(key, path, inputs, self._saved.threads, built_here=True)
+            for key, path in packages.items()
         }
         return race(
             contenders,

@@ -60,10 +60,11 @@ def resolve_summary(report: ResolveReport) -> RenderableType:
         cells = (kernel.target, str(len(kernel.nodes)), summarize_operators(kernel.operators))
         add_cells(table, *cells, figures.microseconds(kernel.cost_us))
     took = "" if report.measured_ms is None else f", {figures.milliseconds(report.measured_ms)} ms in its race there"
+    predicted = f"{figures.milliseconds(report.predicted_ms)} ms predicted"
     lines = [
         _model_line(report.model),
         f"on {report.host}, {figures.counted(report.threads, 'thread')}",
-        f"{figures.counted(len(report.kernels), 'kernel')}, {figures.milliseconds(report.predicted_ms)} ms predicted{took}",
+        f"{figures.counted(len(report.kernels), 'kernel')}, {predicted}{took}",
         report.decision,
         *(f"note: {note}" for note in report.notes),
     ]
@@ -88,8 +89,8 @@ def measure_summary(report: MeasureReport) -> RenderableType:
     lines = [
         _model_line(report.model),
         f"{figures.counted(len(report.nodes), 'node')}: {summarize_operators(report.operators)}",
-        f"{figures.counted(report.threads, 'thread')}, {figures.counted(report.rounds, 'round')}; times at the machine's "
-        "usual speed; ratios are medians over rounds",
+        f"{figures.counted(report.threads, 'thread')}, {figures.counted(report.rounds, 'round')}; "
+        "times at the machine's usual speed; ratios are medians over rounds",
     ]
     reasons = [Text(f"{each.target}: {each.reason}") for each in report.targets if each.reason]
     return Group(*(Text(line) for line in lines), table, *reasons)

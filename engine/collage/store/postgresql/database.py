@@ -130,7 +130,9 @@ class PostgresDatabase:
             raise DatabaseVersionError(self.url, reason)
         if version < SCHEMA_VERSION:
             if self._read_only:
-                raise DatabaseError(self.url, "it has no tables yet" if not version else "its tables are of an older Collage")
+                raise DatabaseError(
+                    self.url, "it has no tables yet" if not version else "its tables are of an older Collage"
+                )
             self.write(bring_up_to_date)
 
     def read(self, work: Callable[[Session], T], *, snapshot: bool = False) -> T:

@@ -7,7 +7,7 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from collage.store.blob_files import BlobFiles
 from collage.store.claimant import Claimant
@@ -27,7 +27,7 @@ from collage.store.records import (
     structure,
     to_json,
 )
-from collage.store.sql.database import Database, Session, Value
+from collage.store.sql.database import Database, Row, Session, Value
 from collage.store.tuning_store import MAX_BLOB_BYTES, Damaged, Removal, StoreStats
 
 _PAGE = 500  # records read at a time by all_records, and values in one list
@@ -90,7 +90,7 @@ class SqlStore(TypedDocuments):
         if purpose is not None:
             query += " AND purpose = ?"
             values = (*values, purpose)
-        rows = self._database.read(lambda session: session.rows(f"{query} ORDER BY id", values))
+        rows = self._rows(f"{query} ORDER BY id", values)
         return tuple(self._record(*row) for row in rows)
 
     def records_with(
@@ -104,7 +104,7 @@ class SqlStore(TypedDocuments):
                 f"AND host IN ({_marks(hosts)}) ORDER BY id"
             )
             values = (*some, *sorted(hosts))
-            for row in self._database.read(lambda session, query=query, values=values: session.rows(query, values)):
+            for row in self._rows(query, values):
                 record = self._record(*row)
                 found.setdefault(of_any_plugin(record.key), []).append(record)
         return {key: tuple(records) for key, records in found.items()}
@@ -114,7 +114,7 @@ class SqlStore(TypedDocuments):
         last = 0
         query = "SELECT id, content_id, body FROM record WHERE id > ? ORDER BY id LIMIT ?"
         while True:  # in pages, so that nothing is locked while the caller works
-            rows = self._database.read(lambda session, last=last: session.rows(query, (last, _PAGE)))
+            rows = self._rows(query, (last, _PAGE))
             if not rows:
                 return
             last = rows[-1][0]
@@ -127,6 +127,9 @@ class SqlStore(TypedDocuments):
                     damaged(error)
                     continue
                 yield found
+
+    def _rows(self, statement: str, values: Sequence[Value] = ()) -> list[Row]:
+        return self._database.read(lambda session: session.rows(statement, values))
 
     def _record(self, checksum: str, body: str) -> TuningRecord:
         try:
@@ -182,7 +185,8 @@ class SqlStore(TypedDocuments):
         def work(session: Session) -> list[str]:
             before = session.rows(f"SELECT checksum FROM blob WHERE {_PLACE}", place)
             session.change(
-                "INSERT INTO content (checksum, size, place, data) VALUES (?, ?, ?, ?) ON CONFLICT (checksum) DO NOTHING",
+                "INSERT INTO content (checksum, size, place, data) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (checksum) DO NOTHING",
                 (checksum, len(data), _IN_FILES if in_files else "", b"" if in_files else data),
             )
             session.change(
@@ -196,26 +200,25 @@ class SqlStore(TypedDocuments):
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
         """See `TuningStore`."""
-        rows = self._database.read(
-            lambda session: session.rows(
-                "SELECT content.checksum, content.place, content.data FROM blob JOIN content USING (checksum) "
-                f"WHERE {_PLACE}",
-                (space.toolchain, space.fingerprint, key),
-            )
+        rows = self._rows(
+            "SELECT content.checksum, content.place, content.data FROM blob JOIN content USING (checksum) "
+            f"WHERE {_PLACE}",
+            (space.toolchain, space.fingerprint, key),
         )
         if not rows:
             return None
         [(checksum, place, data)] = rows
         if place == _IN_FILES:
-            if self._files is None or (data := self._files.get(checksum)) is None:
-                return None  # kept where this process does not look, or gone: a cache that lacks it
+            data = None if self._files is None else self._files.get(checksum)
+        if data is None:
+            return None  # kept where this process does not look, or gone: a cache that lacks it
         if not isinstance(data, bytes) or hashlib.sha256(data).hexdigest() != checksum:
             raise DatabaseDamagedError(self.url, f"blob {key!r} of {space.toolchain} is not what was put there")
         return data
 
     def blob_keys(self) -> tuple[tuple[BlobSpace, str], ...]:
         """See `TuningStore`."""
-        rows = self._database.read(lambda session: session.rows("SELECT toolchain, fingerprint, key FROM blob"))
+        rows = self._rows("SELECT toolchain, fingerprint, key FROM blob")
         return tuple(sorted((BlobSpace(toolchain=row[0], fingerprint=row[1]), row[2]) for row in rows))
 
     def put_stored(self, document: StoredDocument) -> None:
@@ -237,7 +240,7 @@ class SqlStore(TypedDocuments):
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
         query = "SELECT version, body FROM document WHERE kind = ? AND name = ?"
-        rows = self._database.read(lambda session: session.rows(query, (kind, name)))
+        rows = self._rows(query, (kind, name))
         if not rows:
             return None
         [(version, body)] = rows
@@ -258,7 +261,7 @@ class SqlStore(TypedDocuments):
             conditions.append("written < ?")
             values.append(before)
         query = f"SELECT kind, name FROM document WHERE {' AND '.join(conditions)}"
-        rows = self._database.read(lambda session: session.rows(query, values))
+        rows = self._rows(query, values)
         return tuple(sorted((kind, name) for kind, name in rows))
 
     def stats(self) -> StoreStats:
@@ -267,7 +270,7 @@ class SqlStore(TypedDocuments):
 
     def attempt_keys(self) -> tuple[RecordKey, ...]:
         """See `TuningStore`."""
-        rows = self._database.read(lambda session: session.rows(f"SELECT DISTINCT {KEY_COLUMNS} FROM attempt"))
+        rows = self._rows(f"SELECT DISTINCT {KEY_COLUMNS} FROM attempt")
         names = KEY_COLUMNS.split(", ")
         return tuple(sorted(RecordKey(**dict(zip(names, row, strict=True))) for row in rows))
 
@@ -295,7 +298,7 @@ class SqlStore(TypedDocuments):
         """See `TuningStore`."""
         self._database.close()
 
-    def __enter__(self) -> SqlStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -312,7 +315,7 @@ def _stats(session: Session) -> StoreStats:
         [(found,)] = session.rows(statement)
         return int(found)
 
-    counts = {
+    counts: dict[str, dict[str, int]] = {
         column: dict(session.rows(f"SELECT {column}, count(*) FROM record GROUP BY {column}"))
         for column in ("outcome", "target", "fingerprint")
     }

@@ -101,8 +101,9 @@ def _keep(connection: sqlite3.Connection, body: str) -> None:
     text = to_json(record)
     key = record.key
     connection.execute(
-        "INSERT OR IGNORE INTO record (content_id, structural_hash, target, fingerprint, host, threads, launch, timing, "
-        "plugin, purpose, outcome, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR IGNORE INTO record "
+        "(content_id, structural_hash, target, fingerprint, host, threads, launch, timing, plugin, purpose, outcome, "
+        "body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(content_id(text), key.structural_hash, key.target, key.fingerprint, key.host, key.threads),
             *(key.launch, key.timing, key.plugin, record.purpose, record.outcome, text),

@@ -56,7 +56,7 @@ class SqliteStore(SqlStore):
         query = "SELECT content_id, body FROM record WHERE id = ?"
         for number in sorted(ids):
             try:
-                rows = self._database.read(lambda session, number=number: session.rows(query, (number,)))
+                rows = self._rows(query, (number,))
                 if not rows:
                     raise DatabaseDamagedError(self.url, f"record {number} is in an index only")
                 found = self._record(*rows[0])

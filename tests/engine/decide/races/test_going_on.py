@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collage.decide.races import race
 from collage.decide.decision import decide
+from collage.decide.races import race
 from collage.decide.races.going_on import gone_on
 from collage.options import PRESETS
 from collage.store import TuningStore
