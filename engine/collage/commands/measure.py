@@ -13,7 +13,7 @@ from collage.command_start import command_began
 from collage.measure.budget import Budget
 from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.models.preparing import prepared_apart
-from collage.measure.statistics import median_interval, ratio_interval
+from collage.measure.statistics import Interval, median_interval, ratio_interval
 from collage.measure.wire.outcomes import Failed, Measured, Refused
 from collage.options import OptimizeOptions
 from collage.process_guard import plugins_guarded
@@ -168,7 +168,7 @@ def _timed(
     seed: int,
 ) -> MeasuredTarget:
     cost = median_interval([statistics.median(each) for each in ours])
-    ratio = ratio_interval(ours, fastest, seed=seed)
+    ratio = Interval(1.0, 1.0, 1.0) if ours is fastest else ratio_interval(ours, fastest, seed=seed)
     outcome = source.outcome(candidate)
     return MeasuredTarget(
         target=name,
