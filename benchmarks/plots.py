@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from benchmarks.suite_page import contender
 
-_MIXED, _SINGLE, _WITHOUT = "#0072b2", "#777777", "#e69f00"
+_BLUE, _GREY, _ORANGE = "#0072b2", "#777777", "#e69f00"
 """Colours that colour-blind readers can distinguish: M. Okabe and K. Ito, "Color Universal Design" (2008)."""
 _STYLE: Final[Any] = {"svg.fonttype": "none", "svg.hashsalt": "collage", "font.size": 9}
 """Text stays text, and equal results give equal files."""
@@ -40,15 +40,15 @@ def suite(report: Mapping[str, Any]) -> Any:
     figure, axes = _figure(7.5, 1.2 + 0.24 * len(found))
     for place, (ratio, model) in enumerate(found):
         mixed = len(model["targets"]) > 1
-        _interval(axes, place, ratio, _MIXED if mixed else _SINGLE)
+        _interval(axes, place, ratio, _BLUE if mixed else _GREY)
         others = [each for each in model["judged"][-1] if "without" in each["name"]]
         if others and "latency_ms" in others[0]:
-            _interval(axes, place - 0.28, others[0]["ratio_vs_best_single"], _WITHOUT)
+            _interval(axes, place - 0.28, others[0]["ratio_vs_best_single"], _ORANGE)
     axes.axvline(1.0, color="black", linewidth=0.8, linestyle="dashed")
     axes.set_yticks(range(len(found)), [model["name"] for _, model in found])
     axes.set_xlabel("time of the plan, of the best single toolchain's (95 % interval)")
     axes.set_xlim(0, None)
-    _legend(axes, {"a mix": _MIXED, "one toolchain": _SINGLE, "without Halide": _WITHOUT})
+    _legend(axes, {"a mix": _BLUE, "one toolchain": _GREY, "without Halide": _ORANGE})
     return figure
 
 
@@ -60,7 +60,7 @@ def predictions(report: Mapping[str, Any]) -> Any:
     """
     plans = [plan for model in report["models"] for plan in model["plans"]]
     figure, axes = _figure(5.5, 5.5)
-    for name, colour in (("alone_ms", _WITHOUT), ("predicted_ms", _MIXED)):
+    for name, colour in (("alone_ms", _ORANGE), ("predicted_ms", _BLUE)):
         axes.scatter([plan[name] for plan in plans], [plan["usual_ms"] for plan in plans], s=12, color=colour)
     ends = [min(plan["usual_ms"] for plan in plans), max(plan["usual_ms"] for plan in plans)]
     axes.plot(ends, ends, color="black", linewidth=0.8, linestyle="dashed")
@@ -68,7 +68,7 @@ def predictions(report: Mapping[str, Any]) -> Any:
     axes.set_yscale("log")
     axes.set_xlabel("predicted, ms")
     axes.set_ylabel("measured, ms")
-    _legend(axes, {"kernels measured alone": _WITHOUT, "after timing in place": _MIXED})
+    _legend(axes, {"kernels measured alone": _ORANGE, "after timing in place": _BLUE})
     return figure
 
 
@@ -86,13 +86,14 @@ def regret(report: Mapping[str, Any]) -> Any:
     found.sort(key=lambda each: -each[0])
     figure, axes = _figure(7.5, 1.2 + 0.2 * len(found))
     for place, (best, kept, _) in enumerate(found):
-        _interval(axes, place, kept, _WITHOUT)
-        axes.plot([best], [place], marker="|", markersize=8, color=_MIXED)
+        _interval(axes, place, kept, _ORANGE)
+        axes.plot([best], [place], marker="|", markersize=8, color=_BLUE)
     axes.axvline(1.0, color="black", linewidth=0.8, linestyle="dashed")
     axes.set_yticks(range(len(found)), [name for *_, name in found], fontsize=7)
     axes.set_xlabel("time of the plan, of the best single toolchain's")
     axes.set_xlim(0, None)
-    _legend(axes, {"best plan known": _MIXED, "kept by the search: median and worst of the replays": _WITHOUT})
+    kept_name = "kept by the search: median and worst of the replays"
+    _legend(axes, {"best plan known": _BLUE, kept_name: _ORANGE}, {"best plan known": "|"})
     return figure
 
 
@@ -102,10 +103,12 @@ def groups(report: Mapping[str, Any]) -> Any:
     Args:
         report: Results of `benchmarks.fused_groups race`.
     """
+    if any("ratio" not in group for group in report["groups"]):
+        raise SystemExit("these groups did not race: give the results of `benchmarks.fused_groups race`")
     found = sorted(report["groups"], key=lambda group: -float(group["ratio"]))
     figure, axes = _figure(7.5, 1.2 + 0.2 * len(found))
     for place, group in enumerate(found):
-        _interval(axes, place, group, _MIXED if group["ratio"] <= 1 else _WITHOUT)
+        _interval(axes, place, group, _BLUE if group["ratio"] <= 1 else _ORANGE)
     for ratio in (0.5, 1.0):
         axes.axvline(ratio, color="black", linewidth=0.8, linestyle="dashed")
     axes.set_yticks(range(len(found)), [f"{group['kind']} ({group['model']})" for group in found], fontsize=7)
@@ -127,11 +130,11 @@ def search(record: Mapping[str, Any]) -> Any:
     figure, axes = _figure(7.0, 3.2)
     times = [*(each["seconds"] for each in history), end]
     best = [*(each["predicted_ms"] for each in history), history[-1]["predicted_ms"]]
-    axes.step(times, best, where="post", color=_MIXED)
+    axes.step(times, best, where="post", color=_BLUE)
     for each in record["comparison"]["contenders"]:
         alone = each["alone_ms"] or each["predicted_ms"]
         if each["kind"] == "single" and alone and alone <= 2 * max(best):
-            axes.axhline(alone, color=_SINGLE, linewidth=0.8, linestyle="dashed")
+            axes.axhline(alone, color=_GREY, linewidth=0.8, linestyle="dashed")
             axes.text(end, alone, each["name"], ha="right", va="bottom", fontsize=8)
     axes.set_xlabel("seconds")
     axes.set_ylabel("best plan known, ms predicted")
@@ -190,10 +193,14 @@ def _interval(axes: Any, place: float, ratio: Mapping[str, Any], colour: str) ->
     axes.plot([ratio["ratio"]], [place], marker="o", markersize=4, color=colour)
 
 
-def _legend(axes: Any, colours: Mapping[str, str]) -> None:
+def _legend(axes: Any, colours: Mapping[str, str], markers: Mapping[str, str] | None = None) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=colour, marker="o", linestyle="", label=name) for name, colour in colours.items()]
+    forms = markers or {}
+    handles = [
+        Line2D([], [], color=colour, marker=forms.get(name, "o"), linestyle="", label=name)
+        for name, colour in colours.items()
+    ]
     axes.legend(handles=handles, loc="best", frameon=False, fontsize=8)
 
 

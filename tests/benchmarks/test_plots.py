@@ -33,13 +33,15 @@ def test_a_plot_names_every_model(kind: str, name: str, tmp_path: Path) -> None:
     assert [model["name"] for model in results(name)["models"] if model["name"] not in text] == []
 
 
-def test_predictions_are_drawn_against_what_was_measured(tmp_path: Path) -> None:
+def test_predictions_are_drawn_against_what_was_measured() -> None:
     report = results("predictions-xeon-amx-2-cores")
-    figure = plots.predictions(report)
+    plans = [plan for model in report["models"] for plan in model["plans"]]
 
-    measured = sorted(plan["usual_ms"] for model in report["models"] for plan in model["plans"])
-    for drawn in figure.axes[0].collections:
-        assert sorted(float(y) for _, y in drawn.get_offsets()) == pytest.approx(measured)
+    alone, after = plots.predictions(report).axes[0].collections
+
+    for drawn, name in ((alone, "alone_ms"), (after, "predicted_ms")):
+        expected = [(plan[name], plan["usual_ms"]) for plan in plans]
+        assert [tuple(map(float, point)) for point in drawn.get_offsets()] == expected
 
 
 def test_what_searches_keep_is_drawn_beside_the_best_plan() -> None:
@@ -75,6 +77,11 @@ def test_groups_are_sorted_by_what_fusing_them_gains() -> None:
 
     assert points(figure, "o") == [1.5, 0.4]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["Conv Relu (b)", "Relu LRN (a)"]
+
+
+def test_groups_that_did_not_race_are_refused() -> None:
+    with pytest.raises(SystemExit, match="did not race"):
+        plots.groups(results("fused-groups-xeon-amx-2-cores"))
 
 
 def test_the_best_plan_over_time_begins_and_ends_as_recorded() -> None:

@@ -58,12 +58,9 @@ def region_titles(regions: Sequence[RegionFacts], functions: Mapping[str, str] |
     taken = set(said.values()) - shared
     titles: dict[object, str] = {}
     for function, title in said.items():
-        numbers = itertools.count(1)
-        while title in shared and (numbered := f"{title} {next(numbers)}"):
-            if numbered not in taken:
-                title = numbered
-        titles[function] = title
-        taken.add(title)
+        numbered = (f"{title} {number}" for number in itertools.count(1))
+        titles[function] = next(each for each in numbered if each not in taken) if title in shared else title
+        taken.add(titles[function])
     return {region.id: titles[function_of(region)] for region in regions}
 
 
