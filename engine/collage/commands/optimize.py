@@ -353,19 +353,16 @@ class _Optimization:
         workload, toolchains = self._environment.workload, self._environment.toolchains
         budget = self._environment.budget.racing
         return EndToEndTimer(
-            saved=SavedRaces(
+            saved=SavedRaces.under(
+                self._options,
                 database=toolchains.database,
-                model=workload.sha256,
-                model_key=workload.key,
+                workload=workload,
                 host=toolchains.host,
                 threads=toolchains.threads,
                 tolerance=self._environment.source.settings.inexact_tolerance.relative,
-                preset=preset,
-                deterministic=self._options.deterministic,
                 plugins=toolchains.plugins,
+                preset=preset,
                 budget_s=budget.seconds,
-                sizes=workload.sizes_in_turn,
-                percent=self._options.percentile,
             ),
             folder=toolchains.folder,
             inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),

@@ -41,7 +41,7 @@ def with_feedback(
     seed: int,
     tie_breaking: TieBreaking,
 ) -> WithFeedback:
-    """Feed a race back into the costs, and race further plans that look better by them.
+    """Change costs to what kernels take in place, and race further plans that look better by them.
 
     Args:
         pool: The candidates.

@@ -10,18 +10,15 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.resolve.recorded_source import RecordedSource
 from collage.resolve.saved_takes import SavedTake
-from collage.setup.copy_costs import HostCopies
-from collage.setup.device_figures import DeviceFigures, device_figures, warm_devices
-from collage.setup.dispatch import DispatchTime
+from collage.setup.copy_costs import host_copies
+from collage.setup.device_figures import device_figures, warm_devices
+from collage.setup.empty_pool import empty_pool_elsewhere
 from collage.setup.prepared_model import capture_of
 from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage.store import TuningStore
 from collage.temporary_folders import TemporaryFolder
-from collage_core.candidates.costs import Costs
-from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import Host, Target, Unsupported
-from collage_core.errors import UsageError
+from collage_core.contract import Host, Unsupported
 
 
 class NotHere:
@@ -41,7 +38,7 @@ class Elsewhere:
         takes: What targets take of the model.
         workload: The model.
         choices: Threads, and how candidates were measured.
-        folder: For files of this run.
+        workers: None: there is nobody to measure or build.
 
     Attributes:
         threads: CPU threads of every kernel.
@@ -74,13 +71,8 @@ class Elsewhere:
             warm=warm_devices(self._figures, workload.graph.weights_bytes),
             plugins=self.plugins,
         )
-        dispatch = store.get_document(DispatchTime, host.fingerprint)
-        if dispatch is None:
-            raise UsageError(
-                f"{store.url} does not know what calls cost on {host.fingerprint!r}: optimize a model there"
-            )
-        copies = self._copies([take.target for take in takes])
-        self.pool = CandidatePool(workload.graph, Costs(self.source), dispatch.dispatch_us, copies)
+        copies = host_copies(self._figures, [take.target for take in takes])
+        self.pool = empty_pool_elsewhere(workload.graph, self.source, store, host, copies)
 
     @classmethod
     @contextlib.contextmanager
@@ -95,11 +87,6 @@ class Elsewhere:
         """Open a machine; its files are removed when the context is left. See the class for arguments and errors."""
         with TemporaryFolder() as folder, WorkerPool((), BlobStore(Path(folder) / "blobs")) as workers:
             yield cls(store, host, takes, workload, choices, workers)
-
-    def _copies(self, targets: Sequence[Target]) -> HostCopies | None:
-        graphs = {target.device for target in targets if target.launch == "graph"}
-        figures: tuple[DeviceFigures, ...] = self._figures
-        return HostCopies.of(figures, {each.device for each in figures} - graphs) if figures else None
 
     @property
     def notes(self) -> tuple[str, ...]:

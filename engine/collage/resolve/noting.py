@@ -20,7 +20,7 @@ def graph_hash(graph: DataflowGraph) -> str:
 
 
 def note(toolchains: Toolchains, proposals: Mapping[str, Proposals]) -> None:
-    """Note what targets take of a model; what is noted already is not written again.
+    """Keep what targets take of a model; what is kept already is not written again.
 
     Args:
         toolchains: Those at work.

@@ -12,14 +12,13 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.prepare.validity import blamed_on
 from collage.reference import Fallback
 from collage.report.progress import Progress, SilentProgress
-from collage.setup.dispatch import dispatch_us
+from collage.setup.empty_pool import empty_pool
 from collage.setup.prepared_model import Runnable, capture_of
 from collage.setup.queries import Asked, ask_targets
 from collage.setup.reference_fallback import reference_fallback
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains, selected
 from collage.store import ModelKernels
-from collage_core.candidates.costs import Costs
 from collage_core.candidates.pool import CandidatePool
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Registry
@@ -131,5 +130,5 @@ class Environment(Generic[W_co]):
     @cached_property
     def pool(self) -> CandidatePool:
         """A pool without candidates: what candidates, dispatch and copies cost."""
-        loop_us = dispatch_us(self.toolchains.database, self.toolchains.host)
-        return CandidatePool(self.graph, Costs(self.source), loop_us, self.toolchains.copy_costs())
+        toolchains = self.toolchains
+        return empty_pool(self.graph, self.source, toolchains.database, toolchains.host, toolchains.copy_costs())

@@ -11,6 +11,7 @@ from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import BenchOptions, OptimizeOptions
+from collage.setup.targets import Selection
 from collage_core.fusion import CandidateBounds
 
 _SHARE = 0.4
@@ -112,6 +113,15 @@ class SetupChoices:
             measuring=functools.partial(measure_settings, options),
             budget=budget,
         )
+
+    @property
+    def selection(self) -> Selection:
+        """Which targets take part.
+
+        Raises:
+            UsageError: If one is misspelt, or none is named.
+        """
+        return Selection.parse(self.toolchains, self.exclude, inexact=self.inexact)
 
     @classmethod
     def of_bench(cls, options: BenchOptions) -> Self:

@@ -14,7 +14,7 @@ from collage.measure.driver.client import PluginSource
 from collage.measure.driver.source import database_cache
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
-from collage.setup.copy_costs import HostCopies
+from collage.setup.copy_costs import HostCopies, host_copies
 from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures, warm_devices
 from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.settings import SetupChoices
@@ -116,10 +116,7 @@ class Toolchains:
 
     def copy_costs(self) -> HostCopies | None:
         """Return what copies between the devices of the targets cost; None if there is no device but the CPU."""
-        targets = [target for status in self.statuses for target in status.selected]
-        graphs = {target.device for target in targets if target.launch == "graph"}
-        figures = self.device_figures
-        return HostCopies.of(figures, {each.device for each in figures} - graphs) if figures else None
+        return host_copies(self.device_figures, [target for each in self.statuses for target in each.selected])
 
     def warm_devices(self, weights_bytes: int) -> frozenset[str]:
         """Return the devices whose caches hold all of a model's weights, so that a run finds those the last one read.
@@ -140,7 +137,7 @@ def selected(choices: SetupChoices, registry: Registry) -> Selection:
     Raises:
         UsageError: If something is misspelt, not installed, or failed to load.
     """
-    selection = Selection.parse(choices.toolchains, choices.exclude, inexact=choices.inexact)
+    selection = choices.selection
     selection.toolchains(registry)
     check_reference(choices.reference, registry)
     return selection

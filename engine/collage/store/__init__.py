@@ -16,7 +16,7 @@ from collage.store.records import (
     of_any_plugin,
     timing_beside,
 )
-from collage.store.sqlite import SqliteStore
+from collage.store.sqlite.sqlite_store import SqliteStore
 from collage.store.subjects import KernelOfModel, ModelKernels, kernels_of, plan_name, plan_subject
 from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
 from collage.store.tuning_store import MAX_ATTEMPTS, MAX_BLOB_BYTES, Removal, StoredBlobs, StoreStats, TuningStore

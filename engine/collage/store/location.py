@@ -10,11 +10,11 @@ from pathlib import Path
 
 import platformdirs
 
-from collage.store.blob_files import BlobFiles, BlobFolder
+from collage.store.blobs.blob_files import BlobFiles, BlobFolder
 from collage.store.errors import DatabaseNameError
 from collage.store.memory import MemoryStore
-from collage.store.own_blobs import OwnBlobs
-from collage.store.sqlite import SqliteStore
+from collage.store.blobs.own_blobs import OwnBlobs
+from collage.store.sqlite.sqlite_store import SqliteStore
 from collage.store.tuning_store import TuningStore
 
 VARIABLE = "COLLAGE_TUNING_DB"
@@ -160,7 +160,7 @@ def _blob_files(environment: Mapping[str, str]) -> BlobFiles | None:
     if not text:
         return None
     if "://" in text:
-        from collage.store.blob_bucket import BlobBucket
+        from collage.store.blobs.blob_bucket import BlobBucket
 
         return BlobBucket(text)
     return BlobFolder(Path(text).expanduser())

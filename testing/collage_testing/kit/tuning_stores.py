@@ -70,7 +70,7 @@ NOTE = Note(text="ü\ud800", limit=1.5, lines=((1, 2.0), (3, 4.0)), names={"b": 
 
 
 def measured(sample_us: float = 12.0, key: RecordKey = KEY, purpose: Purpose = "select", **fields: Any) -> TuningRecord:
-    """A record of two samples."""
+    """Return a record of two samples."""
     return TuningRecord(
         key=key,
         outcome="measured",

@@ -268,6 +268,6 @@ def test_a_database_cannot_be_made_in_a_folder_that_cannot_be_written(tmp_path: 
 
 def test_a_name_that_names_no_database_is_misuse() -> None:
     with pytest.raises(DatabaseNameError) as caught:
-        open_database("postgresql://x")
+        open_database("mysql://x")
 
     assert isinstance(caught.value, UsageError)

@@ -14,7 +14,7 @@ import pytest
 
 from collage.store import BlobSpace, SqliteStore, StoredDocument
 from collage.store.errors import DatabaseError, DatabaseReadOnlyError
-from collage.store.sqlite.schema import SCHEMA_VERSION
+from collage.store.sqlite.sqlite_schema import SCHEMA_VERSION
 
 OLDER = Path(__file__).parent / "older"
 VERSIONS = range(1, SCHEMA_VERSION)
@@ -86,7 +86,7 @@ def test_what_cannot_be_brought_up_to_date_stays_as_it_was(
         raise sqlite3.OperationalError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("collage.store.sqlite.schema._keep", fails)
+        patch.setattr("collage.store.sqlite.sqlite_schema._keep", fails)
         with pytest.raises(DatabaseError, match="disk is full"):
             SqliteStore(path)
 

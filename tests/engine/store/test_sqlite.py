@@ -26,7 +26,7 @@ from collage.store.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
-from collage.store.sqlite.schema import SCHEMA_VERSION
+from collage.store.sqlite.sqlite_schema import SCHEMA_VERSION
 from tests.hardship import with_tests
 
 KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")

@@ -23,9 +23,9 @@ from collage.store import (
     export_lines,
     import_lines,
 )
-from collage.store.blob_files import BlobFolder
+from collage.store.blobs.blob_files import BlobFolder
 from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
-from collage.store.own_blobs import OwnBlobs
+from collage.store.blobs.own_blobs import OwnBlobs
 from collage_testing.kit.tuning_stores import KEY, SPACE, Note, TuningStoreConformance, fill, measured
 
 

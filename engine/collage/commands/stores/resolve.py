@@ -12,10 +12,12 @@ from collage.measure.budget import Budget
 from collage.measure.models.preparing import prepared_apart
 from collage.options import OptimizeOptions
 from collage.report.progress import Progress, SilentProgress
-from collage.resolve.resolving import Resolved, resolve_on
+from collage.resolve.resolved import Resolved
+from collage.resolve.resolving import resolve_on
 from collage.resolve.saved_machine import machine_named
 from collage.setup.workload import Workload
 from collage.store import open_database
+from collage_core.errors import UsageError
 
 
 def resolve(
@@ -36,10 +38,13 @@ def resolve(
         progress: Receives progress updates.
 
     Raises:
-        CollageError: If the model cannot be used, or the database knows too little.
+        UsageError: If an error is allowed, or the database knows too little.
+        CollageError: If the model cannot be used.
     """
     options = options or OptimizeOptions()
     progress = progress or SilentProgress()
+    if options.error_allowed is not None:
+        raise UsageError("errors of lower precision are found by running kernels: optimize with that bound there")
     budget = Budget.begin(options.budget_s, began=command_began())
     try:
         with open_database(options.tuning_db, read_only=True) as store:

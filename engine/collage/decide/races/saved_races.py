@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from collage.decide.decision import Timed
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.worker.judge_version import JUDGE
-from collage.options import Preset
+from collage.options import OptimizeOptions, Preset
+from collage.setup.workload import Workload
 from collage.store import MAX_ATTEMPTS, TuningStore, plan_name
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.refusals import Remembered
@@ -150,6 +151,48 @@ class SavedRaces:
     budget_s: float = math.inf
     sizes: Sequence[Mapping[str, int]] = ()
     percent: float = 50.0
+
+    @classmethod
+    def under(
+        cls,
+        options: OptimizeOptions,
+        *,
+        database: TuningStore,
+        workload: Workload,
+        host: Host,
+        threads: int,
+        tolerance: float,
+        plugins: Mapping[str, str],
+        preset: Preset | None = None,
+        budget_s: float = math.inf,
+    ) -> SavedRaces:
+        """Return the races of a model as the options of `optimize` have them; see the class for the others.
+
+        Args:
+            options: What the user said.
+            database: See the class.
+            workload: The model.
+            host: See the class.
+            threads: See the class.
+            tolerance: See the class.
+            plugins: See the class.
+            preset: Length of the race; that of the options if None.
+            budget_s: See the class.
+        """
+        return cls(
+            database=database,
+            model=workload.sha256,
+            model_key=workload.key,
+            host=host,
+            threads=threads,
+            tolerance=tolerance,
+            preset=preset or options.effective,
+            deterministic=options.deterministic,
+            plugins=plugins,
+            budget_s=budget_s,
+            sizes=workload.sizes_in_turn,
+            percent=options.percentile,
+        )
 
     def name(self, plans: Sequence[Plan], after: EndToEndTimings | None) -> str:
         """Return under what the race of some plans is kept.

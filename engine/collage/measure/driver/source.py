@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from collage.measure.driver.attempts import attempted, withdrawn_on_error
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_deadly, is_short_of_disk, is_short_of_memory, to_record
 from collage.measure.driver.repeats import note_repeat
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.profiling.profiling_costs import ProfilingCosts
-from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refused, Stage
 from collage.store import (
     MAX_ATTEMPTS,
@@ -26,7 +25,6 @@ from collage.store import (
     StoredBlobs,
     TuningStore,
 )
-from collage.store.errors import DatabaseError
 from collage_core.contract import Host, Target
 from collage_core.fusion import CandidateKernel, SubGraph
 
@@ -151,7 +149,7 @@ class MeasuringCostSource(ProfilingCosts):
                 progress(Step(done=number, total=len(waiting), candidate=candidate, outcome=outcome, seconds=seconds))
 
     def expect(self, candidates: Collection[CandidateKernel]) -> None:
-        """Note that the model asks for candidates, and read what the database has of them, all at once.
+        """Read what the database has of candidates, all at once, and keep that the model asks for them.
 
         Args:
             candidates: Those that will be measured, or asked for what they cost.
@@ -198,9 +196,11 @@ class MeasuringCostSource(ProfilingCosts):
         # the reference may have to run first; that is none of the candidate's
         beside = self.bytes_beside(candidate)
         ask = self._requests.measure(candidate, variant, cold=cold, bytes_beside=beside, brief=brief)
-        try:
+        with withdrawn_on_error(self._database, key):
+            if self._retry_failed and key not in self._tried:
+                self._database.clear_attempts(key, of_the_dead=True)
             began = time.monotonic()
-            outcome = self._attempted(key, ask)
+            outcome = attempted(self._database, key, lambda: self._pool.worker(ask.target.toolchain).measure(ask))
             seconds = time.monotonic() - began
             if isinstance(outcome, Failed) and (outcome.stage is Stage.START or is_short_of_disk(outcome.reason)):
                 self.fail_for_now(key, outcome)  # no worker got as far as the candidate: that says nothing about it
@@ -211,12 +211,6 @@ class MeasuringCostSource(ProfilingCosts):
             self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
             if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
                 self.fail_for_now(key, outcome)  # `usable` says what it is to others
-        except BaseException:
-            # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
-            # nobody could end says that it kills
-            with contextlib.suppress(DatabaseError):
-                self._database.clear_attempts(key)
-            raise
         self._tried.add(key)
         self.read_anew(key)
         if purpose == "confirm" and isinstance(outcome, Measured):
@@ -229,21 +223,6 @@ class MeasuringCostSource(ProfilingCosts):
         if len(measured) > 1:
             costs_us = [statistics.median(self._medians_us([record])) for record in measured[-2:]]
             note_repeat(self._database, self.record_key(candidate), *costs_us)
-
-    def _attempted(self, key: RecordKey, ask: AskMeasure) -> Outcome:
-        """Measure; what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included."""
-        if self._retry_failed and key not in self._tried:
-            self._database.clear_attempts(key, of_the_dead=True)
-        while True:
-            attempt = self._database.begin_attempt(key)
-            if attempt > MAX_ATTEMPTS:
-                reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
-                return Failed(stage=Stage.MEASURE, reason=reason)
-            outcome = self._pool.worker(ask.target.toolchain).measure(ask)
-            if not is_deadly(outcome):
-                return outcome
-            if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
-                return dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")
 
 
 def database_cache(database: TuningStore) -> Callable[[Target], StoredBlobs]:

@@ -4,6 +4,6 @@ psycopg is PostgreSQL's usual driver for Python, and typed. SQLAlchemy was the o
 the same for both databases, while the SQLite store needs what it hides (pragmas, salvaging, opening by URI).
 """
 
-from collage.store.postgresql.store import PostgresStore
+from collage.store.postgresql.postgres_store import PostgresStore
 
 __all__ = ["PostgresStore"]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from collage.store.blob_files import BlobFiles
+from collage.store.blobs.blob_files import BlobFiles
 from collage.store.claimant import Claimant
 from collage.store.documents import TypedDocuments
 from collage.store.errors import DatabaseDamagedError
@@ -27,7 +27,7 @@ from collage.store.records import (
     structure,
     to_json,
 )
-from collage.store.sql.database import Database, Row, Session, Value
+from collage.store.sql.session import Database, Row, Session, Value
 from collage.store.tuning_store import MAX_BLOB_BYTES, Damaged, Removal, StoreStats
 
 _PAGE = 500  # records read at a time by all_records, and values in one list

@@ -24,7 +24,7 @@ from collage.store.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
-from collage.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, create, upgrade
+from collage.store.sqlite.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION, create, upgrade
 from collage_core.ir.io.special_files import why_no_file
 
 _KINDS: dict[int, type[DatabaseError]] = {
@@ -215,7 +215,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Bring a database of an older version up to date, all or not at all."""
+    """Give a database of an older version the tables of this one, all or not at all."""
     if _version(connection) == SCHEMA_VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")

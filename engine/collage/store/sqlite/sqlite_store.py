@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from collage.store.blob_files import BlobFiles
+from collage.store.blobs.blob_files import BlobFiles
 from collage.store.errors import DatabaseDamagedError, DatabaseError
 from collage.store.records import TuningRecord
 from collage.store.sql.sql_store import SqlStore
-from collage.store.sqlite.database import SqliteDatabase
+from collage.store.sqlite.sqlite_database import SqliteDatabase
 from collage.store.tuning_store import Damaged
 
 

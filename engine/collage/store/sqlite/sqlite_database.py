@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from collage.store.errors import DatabaseError
-from collage.store.sql.database import Row, Session, Value
+from collage.store.sql.session import Row, Session, Value
 from collage.store.sqlite.connection import connect, translated
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from collage.store.errors import (
     DatabaseUnreachableError,
     DatabaseVersionError,
 )
-from collage.store.postgresql.schema import NAMESPACE, SCHEMA_VERSION, bring_up_to_date, found_version
-from collage.store.sql.database import Row, Session, Value
+from collage.store.postgresql.postgres_schema import NAMESPACE, SCHEMA_VERSION, bring_up_to_date, found_version
+from collage.store.sql.session import Row, Session, Value
 
 T = TypeVar("T")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collage.store.blob_files import BlobFiles
-from collage.store.postgresql.database import PostgresDatabase
+from collage.store.blobs.blob_files import BlobFiles
+from collage.store.postgresql.postgres_database import PostgresDatabase
 from collage.store.sql.sql_store import SqlStore
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from collage.store.blob_files import LEAST_BYTES
+from collage.store.blobs.blob_files import LEAST_BYTES
 from collage.store.errors import DatabaseDiskError, DatabaseNameError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from collage.store.sql.database import Session
+from collage.store.sql.session import Session
 
 NAMESPACE: Final = "collage"
 """The schema that has the tables."""
