@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from collage.report.documents.outputs import DerivedFacts
+from collage.report.facts.batch_facts import BatchReport
 from collage.report.facts.bench_facts import BenchReport
 from collage.report.facts.compare_facts import CompareReport
 from collage.report.facts.doctor_facts import DoctorReport
@@ -44,6 +45,7 @@ SCHEMAS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "frontier": ("`collage frontier`", FrontierReport, {}),
     "inspect": ("`collage inspect`", InspectReport, {}),
     "measure": ("`collage measure`", MeasureReport, {}),
+    "optimize-all": ("`collage optimize-all`", BatchReport, {}),
     "plan": ("`collage optimize` and `collage explain`", Record, {"derived": DerivedFacts}),
     "resolve": ("`collage resolve`", ResolveReport, {}),
     "run": ("`collage run`", RunReport, {}),

@@ -19,6 +19,7 @@ from collage.cli.inspect import inspect
 from collage.cli.measure import measure
 from collage.cli.new_plugin import new_plugin
 from collage.cli.optimize import optimize
+from collage.cli.optimize_all import optimize_all
 from collage.cli.options.common import verbose_option
 from collage.cli.packages.explain import explain
 from collage.cli.packages.export import export
@@ -76,6 +77,7 @@ for _command in (
     inspect,
     partition,
     optimize,
+    optimize_all,
     measure,
     frontier,
     run,

@@ -7,13 +7,13 @@ asks for it, so that a second run over the same database takes the same steps an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from collage.explore.exploration import Exploration
 from collage.measure.driver.records import DEADLINE_REASON
 from collage.measure.driver.source import Step
-from collage.measure.wire.outcomes import Failed
+from collage.measure.wire.outcomes import Failed, Outcome
 from collage_core.candidates.costs import CacheKey
 from collage_core.contract import Unmeasured
 from collage_core.fusion import CandidateKernel
@@ -53,23 +53,44 @@ def measured(
     setup.progress.phase(what, len(waiting))
     setup.source.expect(waiting.values())
     reached: list[CacheKey] = []
+    running: dict[CacheKey, CandidateKernel] = {}
     skipped, given_up = exploration.skipped, dict(exploration.given_up)
     well, hangs = set(exploration.well), dict(exploration.hangs)
-    for key, candidate in waiting.items():
-        name = candidate.measured_as.name
-        if exploration.is_spent and not needed and not (purpose == "select" and pool.is_whole(candidate)):
-            skipped += 1
-        elif hangs.get(name, 0) >= HANGS and name not in well and not needed:
-            given_up[name] = given_up.get(name, 0) + 1
-        else:
-            setup.source.measure([candidate], purpose, lambda step: _tell(exploration, step), brief=brief)
+
+    def settle() -> None:
+        """Learn from those that are measured by now."""
+        for key, candidate in list(running.items()):
+            outcome = setup.source.outcome(candidate)
+            if outcome is None:
+                continue
+            del running[key]
             reached.append(key)
+            name = candidate.measured_as.name
             # by what is recorded, so that a later run over the same database gives up at the same point
-            if not _hung(exploration, candidate):
+            if not _is_hang(outcome):
                 well.add(name)
             elif name not in well:
                 hangs[name] = hangs.get(name, 0) + 1
-        setup.progress.advance()
+            setup.progress.advance()
+
+    def chosen() -> Iterator[CandidateKernel]:
+        """Yield the next to measure whenever there is room for one."""
+        nonlocal skipped
+        for key, candidate in waiting.items():
+            settle()
+            name = candidate.measured_as.name
+            if exploration.is_spent and not needed and not (purpose == "select" and pool.is_whole(candidate)):
+                skipped += 1
+            elif hangs.get(name, 0) >= HANGS and name not in well and not needed:
+                given_up[name] = given_up.get(name, 0) + 1
+            else:
+                running[key] = candidate
+                yield candidate
+                continue
+            setup.progress.advance()
+
+    setup.source.measure(chosen(), purpose, lambda step: _tell(exploration, step), brief=brief)
+    settle()
     return dataclasses.replace(
         exploration,
         pool=pool.with_costs(pool.costs.reaching(reached)),
@@ -100,8 +121,7 @@ def uncovered(exploration: Exploration) -> int:
     return missing
 
 
-def _hung(exploration: Exploration, candidate: CandidateKernel) -> bool:
-    outcome = exploration.setup.source.outcome(candidate)
+def _is_hang(outcome: Outcome) -> bool:
     return isinstance(outcome, Failed) and outcome.reason.startswith(DEADLINE_REASON)
 
 

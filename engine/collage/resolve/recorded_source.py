@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collage.measure.driver.source import MeasuringCostSource
-from collage.measure.wire.outcomes import Failed, Outcome, Stage
-from collage.store import Purpose, RecordKey
+from collections.abc import Callable, Iterable
+
+from collage.measure.driver.source import MeasuringCostSource, Step
+from collage.measure.wire.outcomes import Failed, Stage
+from collage.store import Purpose
 from collage_core.contract import KernelProfile, Unsupported
 from collage_core.fusion import CandidateKernel
 
@@ -22,10 +24,15 @@ class RecordedSource(MeasuringCostSource):
         known = self.known_profile(candidate)
         return Unsupported("it was not profiled on that machine") if known is None else known
 
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
-        known = self.outcome(candidate)
-        if known is not None:
-            return known
-        missing = Failed(stage=Stage.START, reason=NOT_MEASURED)
-        self.fail_for_now(key, missing)
-        return missing
+    def measure(
+        self,
+        candidates: Iterable[CandidateKernel],
+        purpose: Purpose = "select",
+        progress: Callable[[Step], None] | None = None,
+        *,
+        brief: bool = False,
+    ) -> None:
+        """Look up what was measured there; see the class."""
+        for candidate in candidates:
+            if self.outcome(candidate) is None:
+                self.fail_for_now(self.record_key(candidate), Failed(stage=Stage.START, reason=NOT_MEASURED))

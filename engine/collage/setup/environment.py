@@ -78,7 +78,7 @@ class Environment(Generic[W_co]):
         model = workload()
         progress.phase("asking toolchains")
         with Toolchains(choices, registry=registry) as toolchains, blamed_on(model.graph.model):
-            for sentence in toolchains.missed:
+            for sentence in (*toolchains.missed, *(toolchains.fleet.notes if toolchains.fleet else ())):
                 progress.message(sentence)
             yield cls(model, toolchains, choices, progress)
 
@@ -121,6 +121,7 @@ class Environment(Generic[W_co]):
             database=self.toolchains.database,
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
+            measurer=None if self.toolchains.fleet is None else self.toolchains.fleet.measurer,
             warm=self.toolchains.warm_devices(self.graph.weights_bytes),
             kernels=ModelKernels(self.toolchains.database, self.workload.sha256),
             plugins=self.toolchains.plugins,

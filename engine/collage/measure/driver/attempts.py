@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from collage.measure.driver.records import is_deadly
 from collage.measure.wire.outcomes import Failed, Outcome, Stage
@@ -33,14 +33,19 @@ def attempted(database: TuningStore, key: RecordKey, measure: Callable[[], Outco
 
 
 @contextlib.contextmanager
-def withdrawn_on_error(database: TuningStore, key: RecordKey) -> Iterator[None]:
-    """Remove this process's attempts at a key where an interrupt or an error leaves the context.
+def withdrawn_on_error(database: TuningStore, running: Collection[RecordKey]) -> Iterator[None]:
+    """Remove this process's attempts at candidates where an interrupt or an error leaves the context.
 
     What this process lives to see is none of the candidate's: only an attempt that nobody could end says that it kills.
+
+    Args:
+        database: Keeps attempts.
+        running: The candidates that are being measured when the context is left.
     """
     try:
         yield
     except BaseException:
         with contextlib.suppress(DatabaseError):
-            database.clear_attempts(key)
+            for key in running:
+                database.clear_attempts(key)
         raise

@@ -1,0 +1,59 @@
+"""The runner that is always there: this machine, one job at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from collage.devices.this_host import this_host
+from collage.fleet.job_server import JobServer
+from collage_core.contract import Job, JobDone, RunnerHost
+from collage_core.errors import LostJobError, UsageError
+
+NAME = "local"
+_HOST = "this machine"
+
+
+class LocalRunner:
+    """See `Runner`. All cores and devices are one lease, of which nobody else knows: as without a runner."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "local-runner")
+        self._server: JobServer | None = None
+        self._closed = threading.Event()
+
+    def hosts(self) -> Sequence[RunnerHost]:
+        """See `Runner`."""
+        host = this_host()
+        return (RunnerHost(name=_HOST, cores=host.physical_cores, devices=len(host.devices)),)
+
+    def submit(self, job: Job, read: Callable[[str], bytes]) -> Future[JobDone]:
+        """See `Runner`."""
+        if job.host != _HOST:
+            raise LostJobError(NAME, job.host, "there is no such machine")
+        return self._thread.submit(self._run, job, read)
+
+    def _run(self, job: Job, read: Callable[[str], bytes]) -> JobDone:
+        if self._closed.is_set():
+            raise LostJobError(NAME, job.host, "the runner was closed")
+        if self._server is None:
+            self._server = JobServer()
+        for name in self._server.missing(job.blobs):
+            self._server.put(read(name))
+        return self._server.run(job.body)
+
+    def close(self) -> None:
+        """See `Runner`."""
+        self._closed.set()
+        server = self._server
+        if server is not None:
+            server.close()  # ends what a running job waits for
+        self._thread.shutdown(cancel_futures=True)
+
+
+def open_local(text: str) -> LocalRunner:
+    """Open it; see `OpenRunner`."""
+    if text != NAME:
+        raise UsageError(f"the runner {NAME!r} takes nothing else, not {text!r}")
+    return LocalRunner()
