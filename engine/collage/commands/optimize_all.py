@@ -200,7 +200,7 @@ def _kinds(
     runner: Runner, name: str, machines: Sequence[str], threads: int | None
 ) -> tuple[dict[str, _Kind], list[str]]:
     """Return the kinds of machines by fingerprint, and a sentence for each machine that takes no part."""
-    found, notes = described(runner, name, threads or 1, None)
+    found, notes = described(runner, name, None, cores=threads or 1, devices=None)
     kinds: dict[str, _Kind] = {}
     for host, description in found:
         fingerprint = description.host.fingerprint

@@ -12,7 +12,9 @@ from collage.fleet.jobs import AskDescription, Description, from_bytes, to_bytes
 from collage.fleet.runners import open_runner
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.worker.judge_version import JUDGE
+from collage.report.figures import counted
 from collage_core.contract import Host, Job, Runner, RunnerHost, Target
+from collage_core.contract.device import HOST
 from collage_core.errors import RunnerError
 
 
@@ -58,7 +60,9 @@ class Fleet:
         """
         runner = open_runner(name)
         try:
-            found, notes = described(runner, name, threads, sorted({target.toolchain for target in targets}))
+            devices = int(any(target.device != HOST for target in targets))
+            toolchains = sorted({target.toolchain for target in targets})
+            found, notes = described(runner, name, toolchains, cores=threads, devices=devices)
             usable: dict[str, list[str]] = {}
             for each, description in found:
                 reason = why_not(description, host, targets, plugins)
@@ -106,30 +110,33 @@ def why_not(description: Description, host: Host, targets: Sequence[Target], plu
 
 
 def described(
-    runner: Runner, name: str, threads: int, toolchains: Sequence[str] | None
+    runner: Runner, name: str, toolchains: Sequence[str] | None, *, cores: int, devices: int | None
 ) -> tuple[list[tuple[RunnerHost, Description]], list[str]]:
     """Ask all machines at once what they are.
 
     Args:
         runner: Has the machines.
         name: What the user calls it.
-        threads: CPU threads of kernels.
         toolchains: Toolchains to ask for; all that are installed there if None.
+        cores: Physical cores that a machine is to have.
+        devices: Devices that it is to have; None for as many as it has.
 
     Returns:
         What they answer, and a sentence for each that has no answer.
     """
-    found, notes = [], []
+    found, notes, jobs = [], list[str](), []
     body = to_bytes(AskDescription(toolchains=None if toolchains is None else tuple(toolchains)))
-    jobs = []
     for host in runner.hosts():
-        if host.cores < threads:
-            notes.append(f"{host.name} of {name} takes no part: it has {host.cores} cores, and kernels {threads} threads")
+        wanted = host.devices if devices is None else devices
+        if host.cores < cores or host.devices < wanted:
+            has = f"it has {counted(host.cores, 'core')} and {counted(host.devices, 'device')}"
+            notes.append(f"{host.name} of {name} takes no part: {has}, fewer than kernels need")
         else:
-            jobs.append((host, runner.submit(Job(host=host.name, cores=threads, body=body), _nothing)))
-    for host, job in jobs:
+            job = Job(host=host.name, cores=cores, devices=wanted, body=body)
+            jobs.append((host, runner.submit(job, _nothing)))
+    for host, answered in jobs:
         try:
-            answer = from_bytes(job.result().body)
+            answer = from_bytes(answered.result().body)
         except (RunnerError, WireError) as error:
             notes.append(f"{host.name} of {name} takes no part: {error}")
             continue

@@ -11,11 +11,11 @@ from collage.measure.wire.codec import blobs_of
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Failed, Measured, Outcome, Refused, Stage
 from collage_core.contract import Job, Runner
+from collage_core.contract.device import HOST
 from collage_core.errors import LostJobError, RunnerError
 
 _LOSSES = 3
 """Machines that a candidate may take with it before it is given up for this run."""
-_HOST_DEVICE = "cpu"
 
 
 class FleetMeasurer:
@@ -55,7 +55,7 @@ class FleetMeasurer:
             RunnerError: If no machine is left.
         """
         body, blobs = to_bytes(ask), tuple(dict.fromkeys(blobs_of(ask)))
-        devices = 0 if ask.target.device == _HOST_DEVICE else 1
+        devices = 0 if ask.target.device == HOST else 1
         for _ in range(_LOSSES):
             host = self._taken()
             job = Job(host=host, cores=self._cores, devices=devices, body=body, blobs=blobs)

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
 
 from collage.devices.this_host import this_host
 from collage.errors import WireError
 from collage.fleet.core_leases import CoreLease
 from collage.fleet.interference_work import interference
-from collage.fleet.jobs import (
-    AskDescription,
-    AskInterference,
-    AskMeasure,
-    AskOptimize,
-    Description,
-    from_bytes,
-    to_bytes,
-)
+from collage.fleet.installed import Installed
+from collage.fleet.jobs import AskDescription, AskInterference, AskOptimize, from_bytes, to_bytes
 from collage.fleet.optimizing import optimized
-from collage.installed_code import plugin_version
-from collage.measure.driver.client import PluginSource
-from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.codec import blobs_of
-from collage.measure.wire.outcomes import Failed, Outcome, Stage
-from collage.measure.worker.judge_version import JUDGE
-from collage.setup.targets import answers
+from collage.measure.wire.messages import AskMeasure
 from collage.temporary_folders import TemporaryFolder
-from collage_core.contract import JobDone, Target, Unsupported
-from collage_core.registry import Registry
-
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
+from collage_core.contract import JobDone
 
 
 class NoCoresError(Exception):
@@ -52,17 +35,15 @@ class JobServer:
     """
 
     def __init__(self, cores: int | None = None) -> None:
-        self._host = this_host()  # before it is kept to some cores
+        host = this_host()  # before this thread is kept to some cores
         self._lease = None if cores is None else CoreLease.take(cores)
         if self._lease is not None:
             self._lease.pin()
         elif cores is not None:
             raise NoCoresError(f"fewer than {cores} cores are free on this machine")
-        self._registry = Registry.discover()
         self._folder = TemporaryFolder("jobs")
         self._store = BlobStore(self._folder.path / "blobs")
-        self._pool = WorkerPool((PluginSource(toolchain=name) for name in self._registry.toolchains), self._store)
-        self._known: dict[str, tuple[Target, ...] | Unsupported] = {}
+        self._installed = Installed(host, self._store)
         self._thread = threading.get_ident()
 
     def __enter__(self) -> Self:
@@ -99,9 +80,9 @@ class JobServer:
             raise WireError(f"it refers to {len(lacking)} byte strings that were not sent")
         match ask:
             case AskDescription():
-                return JobDone(body=to_bytes(self._described(ask)))
+                return JobDone(body=to_bytes(self._installed.described(ask)))
             case AskMeasure():
-                return JobDone(body=to_bytes(self._measured(ask)))
+                return JobDone(body=to_bytes(self._installed.measured(ask)))
             case AskInterference():
                 return JobDone(body=to_bytes(interference(ask)))
             case AskOptimize():
@@ -112,49 +93,7 @@ class JobServer:
 
     def close(self) -> None:
         """End all processes, and give the cores back; closing again does nothing."""
-        self._pool.close()
+        self._installed.close()
         self._folder.close()
         if self._lease is not None:
             self._lease.close()
-
-    def _described(self, ask: AskDescription) -> Description:
-        names = self._registry.toolchains.keys() & set(
-            self._registry.toolchains if ask.toolchains is None else ask.toolchains
-        )
-        self._learn(names)
-        found = {name: self._known[name] for name in sorted(names)}
-        return Description(
-            host=self._host,
-            boot=_boot(),
-            judge=JUDGE,
-            targets={name: answer for name, answer in found.items() if not isinstance(answer, Unsupported)},
-            plugins={name: plugin_version(self._registry.toolchains[name]) for name in found},
-            unusable={name: answer.reason for name, answer in found.items() if isinstance(answer, Unsupported)},
-        )
-
-    def _learn(self, toolchains: Iterable[str]) -> None:
-        """Ask toolchains for their targets, each once."""
-        new = [name for name in toolchains if name not in self._known]
-        self._known |= answers(self._registry, self._pool, self._host, new)
-
-    def _measured(self, ask: AskMeasure) -> Outcome:
-        name = ask.target.toolchain
-        if name not in self._registry.toolchains:
-            return Failed(stage=Stage.START, reason=f"{name} is not installed there")
-        self._learn([name])
-        known = self._known[name]
-        if isinstance(known, Unsupported):
-            return Failed(stage=Stage.START, reason=f"{name} is unusable there: {known.reason}")
-        if ask.target not in known:
-            versions = ", ".join(sorted({target.fingerprint for target in known}))
-            reason = f"its target {ask.target.name} of {ask.target.fingerprint} is not there, but {versions}"
-            return Failed(stage=Stage.START, reason=reason)
-        return self._pool.worker(name).measure(ask)
-
-
-def _boot() -> str:
-    """Return the system's identifier of its start; that of this process where there is none."""
-    try:
-        return _BOOT.read_text(encoding="ascii").strip()
-    except OSError:
-        return f"process {os.getpid()}"
