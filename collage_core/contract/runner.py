@@ -84,7 +84,7 @@ class Runner(Protocol):
 
         Returns:
             What came of it. Its exception is a `LostJobError` if the machine, or what ran the job there, was lost: the
-            job may be run elsewhere. A job that has not begun may be cancelled.
+            job may be run elsewhere; another `RunnerError` if it is no job. A job that has not begun may be cancelled.
         """
 
     def close(self) -> None:

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from collage.errors import WireError
 from collage.fleet.jobs import from_bytes, to_bytes
-from collage_core.contract import Job, JobDone, Runner, RunnerHost
-from collage_core.errors import CollageError, LostJobError, RunnerError
+from collage_core.contract import Job, Runner, RunnerHost
+from collage_core.error_text import one_line
+from collage_core.errors import LostJobError, RunnerError
 
 _LOSSES = 2
 """Machines that a job may take with it before it is given up."""
@@ -82,7 +82,7 @@ def run_all(
                 continue
             tell(f"{task.name}: begins on {host.name}")
             try:
-                done = _run(runner, task, host, cores or host.cores)
+                found.put(_run(runner, task, host, cores or host.cores))
             except LostJobError as error:
                 tell(f"{task.name}: {error}")
                 if losses + 1 < _LOSSES:
@@ -92,10 +92,8 @@ def run_all(
                 if not _is_there(runner, host):
                     found.put(kind)
                     return
-            except (CollageError, WireError) as error:
-                found.put(Done(task=task, reason=str(error)))
-            else:
-                found.put(Done(task=task, answer=from_bytes(done.body), blobs=done.blobs))
+            except Exception as error:  # whatever it is, it costs this job and not the thread
+                found.put(Done(task=task, reason=one_line(error)))
 
     working = {kind: len(each) for kind, each in hosts.items()}
     for kind, each in hosts.items():
@@ -119,9 +117,10 @@ def run_all(
         ended.set()
 
 
-def _run(runner: Runner, task: Task, host: RunnerHost, cores: int) -> JobDone:
+def _run(runner: Runner, task: Task, host: RunnerHost, cores: int) -> Done:
     job = Job(host=host.name, cores=cores, devices=host.devices, body=to_bytes(task.ask), blobs=tuple(task.blobs))
-    return runner.submit(job, lambda name: task.blobs[name]()).result()
+    done = runner.submit(job, lambda name: task.blobs[name]()).result()
+    return Done(task=task, answer=from_bytes(done.body), blobs=done.blobs)
 
 
 def _is_there(runner: Runner, host: RunnerHost) -> bool:

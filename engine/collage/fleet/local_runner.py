@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from collage.devices.this_host import this_host
+from collage.errors import WireError
 from collage.fleet.job_server import JobServer
 from collage_core.contract import Job, JobDone, RunnerHost
-from collage_core.errors import LostJobError, UsageError
+from collage_core.errors import LostJobError, RunnerError, UsageError
 
 NAME = "local"
 _HOST = "this machine"
@@ -41,7 +42,10 @@ class LocalRunner:
             self._server = JobServer()
         for name in self._server.missing(job.blobs):
             self._server.put(read(name))
-        return self._server.run(job.body)
+        try:
+            return self._server.run(job.body)
+        except WireError as error:
+            raise RunnerError(NAME, f"it takes no such job: {error}") from error
 
     def close(self) -> None:
         """See `Runner`."""
