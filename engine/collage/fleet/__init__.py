@@ -1,1 +1,1 @@
-"""Measure and optimize on other machines: jobs, who serves them there, and what leases them here."""
+"""Use machines of runners: jobs, whose machines take part, and what measures on them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from collage.fleet.job_server import JobServer, NoCoresError
+from collage.serve.job_server import JobServer, NoCoresError
 
 _WAIT_S = 60.0
 """How long to wait for cores: leases that just ended give them back when the system has come to their end."""

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from collage.fleet.interference import slowdown
-from collage.fleet.interference_work import interference
+from collage.serve.interference_work import interference
 from collage.fleet.jobs import AskInterference, Interference
 from collage_core.errors import RunnerError
 from tests.engine.fleet.fake_runner import FakeRunner

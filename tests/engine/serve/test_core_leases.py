@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from collage.fleet.core_leases import CoreLease, usable_cores
+from collage.serve.core_leases import CoreLease, usable_cores
 from tests.hardship import with_tests
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from collage.fleet.core_leases import CoreLease
+from collage.serve.core_leases import CoreLease
 lease = CoreLease.take(int(sys.argv[2]), Path(sys.argv[1]))
 print("none" if lease is None else "held", flush=True)
 time.sleep(3600)

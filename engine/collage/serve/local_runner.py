@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from collage.devices.this_host import this_host
 from collage.errors import WireError
-from collage.fleet.job_server import JobServer
+from collage.serve.job_server import JobServer
 from collage_core.contract import Job, JobDone, RunnerHost
 from collage_core.errors import LostJobError, RunnerError, UsageError
 

@@ -24,7 +24,7 @@ def optimized(ask: AskOptimize, store: BlobStore) -> OptimizeDone | Failed:
     try:
         child = ChildProcess(
             _NAME,
-            "collage.fleet.optimize_main",
+            "collage.serve.optimize_main",
             ["--blobs", str(store.directory)],
             memory_limit_bytes=sys.maxsize,  # its workers have limits of their own
         )

@@ -1,4 +1,4 @@
-"""The process of an `AskOptimize`: `python -m collage.fleet.optimize_main --blobs DIR`, one job and its answer."""
+"""The process of an `AskOptimize`: `python -m collage.serve.optimize_main --blobs DIR`, one job and its answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w][\w.+-]{0,200}")
 
 def main() -> None:
     """Answer one job."""
-    parser = argparse.ArgumentParser(prog="python -m collage.fleet.optimize_main", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m collage.serve.optimize_main", description=__doc__)
     parser.add_argument("--kernel-kills", action="store_true")
     parser.add_argument("--blobs", type=Path, required=True, metavar="DIR")
     given = parser.parse_args()

@@ -8,11 +8,11 @@ from typing import Self
 
 from collage.devices.this_host import this_host
 from collage.errors import WireError
-from collage.fleet.core_leases import CoreLease
-from collage.fleet.interference_work import interference
-from collage.fleet.installed import Installed
+from collage.serve.core_leases import CoreLease
+from collage.serve.interference_work import interference
+from collage.serve.installed import Installed
 from collage.fleet.jobs import AskDescription, AskInterference, AskOptimize, from_bytes, to_bytes
-from collage.fleet.optimizing import optimized
+from collage.serve.optimizing import optimized
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.codec import blobs_of
 from collage.measure.wire.messages import AskMeasure
