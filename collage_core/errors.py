@@ -423,7 +423,7 @@ class RunnerError(CollageError):
 
 
 class LostJobError(RunnerError):
-    """A machine, or what ran a job there, was lost; the job may be run elsewhere.
+    """A machine, or what ran a job there, was lost or failed; the job may be run elsewhere.
 
     Attributes:
         host: Name of the machine.

@@ -23,11 +23,13 @@ class RunnerHost:
         name: Its name, which no other of the runner's has.
         cores: Physical CPU cores that jobs may have there.
         devices: Devices other than the CPU that jobs may have there.
+        at_once: Most jobs that run there at once, however little each asks for.
     """
 
     name: str
     cores: int
     devices: int = 0
+    at_once: int = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,8 @@ class Runner(Protocol):
             read: Returns the bytes of a blob; called for those that the machine lacks.
 
         Returns:
-            What came of it. Its exception is a `LostJobError` if the machine, or what ran the job there, was lost: the
-            job may be run elsewhere; another `RunnerError` if it is no job. A job that has not begun may be cancelled.
+            What came of it. Its exception is a `LostJobError` if the machine, or what ran the job there, was lost, or
+            failed itself: the job may be run elsewhere. It is another `RunnerError` if it is no job.
         """
 
     def close(self) -> None:

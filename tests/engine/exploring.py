@@ -107,6 +107,9 @@ class FakeSource:
             records.append(self._truth(candidate))
             self.counts.measured += 1
             self.measured.append((candidate.measured_as.name, candidate.sub_graph.names))
+            outcome = self.outcome(candidate)
+            if progress is not None and outcome is not None:
+                progress(Step(candidate=candidate, outcome=outcome, seconds=0.0))
 
     def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
         if self._profile_us is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -14,8 +15,8 @@ from typing import Any, Final
 
 from collage.errors import RecordError
 from collage.fleet.batch import Done, Task, run_all
-from collage.fleet.fleet import described
-from collage.fleet.jobs import AskOptimize, Description, OptimizeDone, to_bytes
+from collage.fleet.describing import described
+from collage.fleet.jobs import AskOptimize, Description, OptimizeDone, is_inside, to_bytes
 from collage.fleet.runners import open_runner
 from collage.measure.wire.outcomes import Failed
 from collage.options import OptimizeOptions
@@ -26,8 +27,9 @@ from collage.report.files import write_text
 from collage.report.progress import Progress, SilentProgress
 from collage.runtime.package import load_package
 from collage.setup.facts import external_files, file_sha256
+from collage.setup.targets import Selection
 from collage_core.contract import Runner, RunnerHost
-from collage_core.errors import CollageError, UsageError
+from collage_core.errors import CollageError, ModelFileError, UsageError
 from collage_core.ir.io.model_io import load_model
 from collage_core.ir.io.replacement import Replacement
 
@@ -75,18 +77,23 @@ def optimize_all(
     progress.phase("asking machines")
     opened = open_runner(runner)
     try:
-        kinds, notes = _kinds(opened, runner, machines, options.threads)
+        kinds, notes = _kinds(opened, runner, machines, options.toolchains)
         jobs, entries = [], list[BatchEntry]()
-        for model in models:
-            for kind in kinds.values():
+        for model, kind in itertools.product(models, kinds.values()):
+            try:
                 job = _Job.of(model, folder, output, options, kind)
-                known = job.known()
-                if known is not None:
-                    entries.append(job.entry(known, made=False))
-                else:
-                    jobs.append(job)
+            except (CollageError, OSError) as error:
+                name = str(model.relative_to(folder))
+                entries.append(BatchEntry(model=name, machine=kind.fingerprint, reason=str(error)))
+                progress.message(f"{name}: {error}")
+                continue
+            known = job.known()
+            if known is None:
+                jobs.append(job)
+            else:
+                entries.append(job.entry(known, made=False))
         progress.phase("optimizing", len(jobs))
-        entries += _made(opened, jobs, kinds, options.threads, progress)
+        entries += _made(opened, jobs, kinds, progress)
     finally:
         opened.close()
         progress.done()
@@ -118,8 +125,16 @@ class _Job:
 
     @classmethod
     def of(cls, path: Path, folder: Path, output: Path, options: OptimizeOptions, kind: _Kind) -> _Job:
-        """Return the job; reads the model's files."""
+        """Return the job; reads the model's files.
+
+        Raises:
+            CollageError: If the model cannot be used.
+            OSError: If a file cannot be read.
+        """
         beside = {os.path.relpath(each, path.parent): each for each in external_files(load_model(path))}
+        for name in (path.name, *beside):
+            if not is_inside(name):
+                raise ModelFileError(str(path), f"its file {name!r} is not in its folder")
         files = {name: file_sha256(each) for name, each in {path.name: path, **beside}.items()}
         told = {name: getattr(options, name) for name in PASSED_ON}
         ask = AskOptimize(
@@ -148,11 +163,11 @@ class _Job:
     def known(self) -> Record | None:
         """Return the record of the package if it was made of the same."""
         try:
-            if self._note.read_text(encoding="ascii").strip() != self.digest:
-                return None
-            return _record(self.package)
+            if self._note.read_text(encoding="ascii").split() == [self.digest, file_sha256(self.package)]:
+                return _record(self.package)
         except (OSError, ValueError, CollageError):
-            return None
+            pass  # made anew
+        return None
 
     def task(self) -> Task:
         """Return what a machine is to do."""
@@ -164,13 +179,15 @@ class _Job:
 
         Raises:
             OSError: If it cannot be written.
-            CollageError: If it is none.
+            CollageError: If it is none; what was there before stays.
         """
         self.package.parent.mkdir(parents=True, exist_ok=True)
         with Replacement(self.package) as file:
             file.stream.write(package)
-        record = _record(self.package)
-        write_text(self._note, f"{self.digest}\n")
+            file.stream.flush()
+            record = _record(Path(file.stream.name))
+            self._note.unlink(missing_ok=True)
+        write_text(self._note, f"{self.digest} {hashlib.sha256(package).hexdigest()}\n")
         return record
 
     def entry(self, record: Record, *, made: bool) -> BatchEntry:
@@ -197,13 +214,15 @@ class _Job:
 
 
 def _kinds(
-    runner: Runner, name: str, machines: Sequence[str], threads: int | None
+    runner: Runner, name: str, machines: Sequence[str], toolchains: str | None
 ) -> tuple[dict[str, _Kind], list[str]]:
     """Return the kinds of machines by fingerprint, and a sentence for each machine that takes no part."""
-    found, notes = described(runner, name, None, cores=threads or 1, devices=None)
+    wanted = Selection.parse(toolchains, (), inexact=False).wanted
+    named = None if wanted is None else sorted({spelling.toolchain for spelling in wanted})
+    found, notes = described(runner, name, named, cores=None, devices=None)
     kinds: dict[str, _Kind] = {}
     for host, description in found:
-        fingerprint = description.host.fingerprint
+        fingerprint = description.leased.fingerprint
         if machines and not any(part in fingerprint for part in machines):
             continue
         libraries = _libraries(description)
@@ -216,7 +235,7 @@ def _kinds(
             fingerprint=fingerprint, folder=_folder(fingerprint), libraries=libraries, hosts=hosts
         )
     if not kinds:
-        seen = "; ".join(sorted({each.host.fingerprint for _, each in found}))
+        seen = "; ".join(sorted({each.leased.fingerprint for _, each in found}))
         raise UsageError(f"{name} has no machine {' or '.join(machines)}; it has {seen}" if seen else "; ".join(notes))
     return kinds, notes
 
@@ -233,13 +252,13 @@ def _folder(fingerprint: str) -> str:
 
 
 def _made(
-    runner: Runner, jobs: Sequence[_Job], kinds: Mapping[str, _Kind], threads: int | None, progress: Progress
+    runner: Runner, jobs: Sequence[_Job], kinds: Mapping[str, _Kind], progress: Progress
 ) -> list[BatchEntry]:
     """Run jobs, and keep each package as it comes."""
     tasks = {id(task): (task, job) for job in jobs for task in [job.task()]}
     hosts = {fingerprint: kind.hosts for fingerprint, kind in kinds.items()}
     entries = []
-    for done in run_all(runner, [task for task, _ in tasks.values()], hosts, threads, progress.message):
+    for done in run_all(runner, [task for task, _ in tasks.values()], hosts, progress.message):
         _, job = tasks[id(done.task)]
         entries.append(_entry(job, done, progress.message))
         progress.advance()
@@ -267,7 +286,7 @@ def _record(package: Path) -> Record:
     Raises:
         CollageError: If it cannot be read.
     """
-    [plan] = load_package(package).plans
-    if plan.record is None:
-        raise RecordError(str(package), "it has none")
-    return record_from_document(plan.record, str(package))
+    plans = load_package(package).plans
+    if len(plans) != 1 or plans[0].record is None:
+        raise RecordError(str(package), f"it is none of one plan, but of {len(plans)}")
+    return record_from_document(plans[0].record, str(package))

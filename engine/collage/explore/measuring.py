@@ -53,44 +53,48 @@ def measured(
     setup.progress.phase(what, len(waiting))
     setup.source.expect(waiting.values())
     reached: list[CacheKey] = []
-    running: dict[CacheKey, CandidateKernel] = {}
+    running: dict[int, CandidateKernel] = {}
     skipped, given_up = exploration.skipped, dict(exploration.given_up)
     well, hangs = set(exploration.well), dict(exploration.hangs)
 
-    def settle() -> None:
-        """Learn from those that are measured by now."""
-        for key, candidate in list(running.items()):
-            outcome = setup.source.outcome(candidate)
-            if outcome is None:
-                continue
-            del running[key]
-            reached.append(key)
-            name = candidate.measured_as.name
-            # by what is recorded, so that a later run over the same database gives up at the same point
-            if not _is_hang(outcome):
-                well.add(name)
-            elif name not in well:
-                hangs[name] = hangs.get(name, 0) + 1
-            setup.progress.advance()
+    def settle(candidate: CandidateKernel) -> None:
+        """Learn from one that is measured."""
+        name = candidate.measured_as.name
+        # by what is recorded, so that a later run over the same database gives up at the same point
+        if not _is_hang(setup.source.outcome(candidate)):
+            well.add(name)
+        elif name not in well:
+            hangs[name] = hangs.get(name, 0) + 1
+        setup.progress.advance()
 
     def chosen() -> Iterator[CandidateKernel]:
         """Yield the next to measure whenever there is room for one."""
         nonlocal skipped
         for key, candidate in waiting.items():
-            settle()
-            name = candidate.measured_as.name
+            name, known = candidate.measured_as.name, setup.source.outcome(candidate) is not None
             if exploration.is_spent and not needed and not (purpose == "select" and pool.is_whole(candidate)):
                 skipped += 1
-            elif hangs.get(name, 0) >= HANGS and name not in well and not needed:
+                setup.progress.advance()
+            # what is known costs nothing: where several were measured at once, more are known than one run would try
+            elif hangs.get(name, 0) >= HANGS and name not in well and not needed and not known:
                 given_up[name] = given_up.get(name, 0) + 1
+                setup.progress.advance()
             else:
-                running[key] = candidate
+                reached.append(key)
+                running[id(candidate)] = candidate
                 yield candidate
-                continue
-            setup.progress.advance()
+                if known and purpose == "select" and running.pop(id(candidate), None):
+                    settle(candidate)  # nothing was measured
 
-    setup.source.measure(chosen(), purpose, lambda step: _tell(exploration, step), brief=brief)
-    settle()
+    def done(step: Step) -> None:
+        """Take note of one that was measured."""
+        _tell(exploration, step)
+        if running.pop(id(step.candidate), None):
+            settle(step.candidate)
+
+    setup.source.measure(chosen(), purpose, done, brief=brief)
+    for candidate in running.values():  # one with the record of another
+        settle(candidate)
     return dataclasses.replace(
         exploration,
         pool=pool.with_costs(pool.costs.reaching(reached)),
@@ -121,7 +125,7 @@ def uncovered(exploration: Exploration) -> int:
     return missing
 
 
-def _is_hang(outcome: Outcome) -> bool:
+def _is_hang(outcome: Outcome | None) -> bool:
     return isinstance(outcome, Failed) and outcome.reason.startswith(DEADLINE_REASON)
 
 

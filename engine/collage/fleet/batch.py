@@ -52,19 +52,14 @@ class Done:
 
 
 def run_all(
-    runner: Runner,
-    tasks: Sequence[Task],
-    hosts: Mapping[str, Sequence[RunnerHost]],
-    cores: int | None,
-    tell: Callable[[str], None],
+    runner: Runner, tasks: Sequence[Task], hosts: Mapping[str, Sequence[RunnerHost]], tell: Callable[[str], None]
 ) -> Iterator[Done]:
     """Yield what comes of tasks, as they are done; leaving the iteration leaves those that run to the runner's end.
 
     Args:
         runner: Has the machines.
         tasks: The tasks.
-        hosts: Machines of each kind.
-        cores: Physical cores of a job; None for all of its machine.
+        hosts: Machines of each kind, each for one job at a time, with all cores and devices that the runner has there.
         tell: Told where each begins, and what is lost; called on the threads of machines.
     """
     waiting: dict[str, queue.SimpleQueue[tuple[Task, int]]] = {kind: queue.SimpleQueue() for kind in hosts}
@@ -82,7 +77,7 @@ def run_all(
                 continue
             tell(f"{task.name}: begins on {host.name}")
             try:
-                found.put(_run(runner, task, host, cores or host.cores))
+                found.put(_run(runner, task, host))
             except LostJobError as error:
                 tell(f"{task.name}: {error}")
                 if losses + 1 < _LOSSES:
@@ -101,24 +96,22 @@ def run_all(
             threading.Thread(target=serve, args=(kind, host), name=f"batch-{host.name}", daemon=True).start()
     try:
         while sum(left.values()):
-            each = found.get()
-            if isinstance(each, str):
-                working[each] -= 1
-                if working[each]:
-                    continue
-                while left[each]:
-                    task, _ = waiting[each].get()
-                    left[each] -= 1
+            news = found.get()
+            if isinstance(news, str):  # a kind of which a machine is gone
+                working[news] -= 1
+                while not working[news] and left[news]:
+                    task, _ = waiting[news].get()
+                    left[news] -= 1
                     yield Done(task=task, reason="no machine of this kind is left")
                 continue
-            left[each.task.kind] -= 1
-            yield each
+            left[news.task.kind] -= 1
+            yield news
     finally:
         ended.set()
 
 
-def _run(runner: Runner, task: Task, host: RunnerHost, cores: int) -> Done:
-    job = Job(host=host.name, cores=cores, devices=host.devices, body=to_bytes(task.ask), blobs=tuple(task.blobs))
+def _run(runner: Runner, task: Task, host: RunnerHost) -> Done:
+    job = Job(host=host.name, cores=host.cores, devices=host.devices, body=to_bytes(task.ask), blobs=tuple(task.blobs))
     done = runner.submit(job, lambda name: task.blobs[name]()).result()
     return Done(task=task, answer=from_bytes(done.body), blobs=done.blobs)
 

@@ -36,6 +36,7 @@ class Description:
 
     Attributes:
         host: The machine, all of its cores.
+        leased: The machine as processes of this lease see it: with the cores that they may use.
         boot: What two parts of one machine have in common, and no two machines have.
         judge: Version of what calls kernels right or wrong; see `judge_version`.
         targets: Targets of each toolchain that has some.
@@ -44,6 +45,7 @@ class Description:
     """
 
     host: Host
+    leased: Host
     boot: str
     judge: int
     targets: Mapping[str, tuple[Target, ...]]
@@ -137,6 +139,17 @@ JOBS: Final[Mapping[str, type]] = {
 
 CODEC: Final = Codec(JOBS)
 """Reads and writes them."""
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a relative path names a file in a folder or below it, whatever is there.
+
+    Examples:
+        >>> is_inside("my model.onnx"), is_inside("data/w.bin"), is_inside("../w.bin"), is_inside("/etc/passwd")
+        (True, True, False, False)
+    """
+    parts = name.split("/")
+    return "\0" not in name and not any(part in ("", ".", "..") for part in parts)
 
 
 def to_bytes(message: Any) -> bytes:

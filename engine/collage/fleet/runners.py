@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from importlib.metadata import EntryPoint
 from typing import Any, Final
 
@@ -25,7 +26,8 @@ def open_runner(text: str) -> Runner:
         RunnerError: If it cannot be reached.
     """
     name = text.partition(":")[0]
-    runners, failures = discovered(RUNNER_ENTRY_POINT_GROUP, _load, "a runner of this name")
+    # only this one: another's library takes seconds to import
+    runners, failures = discovered(RUNNER_ENTRY_POINT_GROUP, _load, "a runner of this name", only=name)
     if name in runners:
         runner = runners[name](text)
         if not isinstance(runner, Runner):
@@ -34,8 +36,9 @@ def open_runner(text: str) -> Runner:
     for failure in failures:
         if failure.name == name:
             raise RunnerError(name, f"{failure.distribution} failed to load: {failure.reason}")
-    advice = f"; pip install {_BROUGHT_BY[name]}" if name in _BROUGHT_BY else did_you_mean(name, runners)
-    raise UsageError(f"no runner {name!r} is installed; there is {', '.join(runners) or 'none'}{advice}")
+    known = sorted(importlib.metadata.entry_points(group=RUNNER_ENTRY_POINT_GROUP).names)
+    advice = f"; pip install {_BROUGHT_BY[name]}" if name in _BROUGHT_BY else did_you_mean(name, known)
+    raise UsageError(f"no runner {name!r} is installed; there is {', '.join(known) or 'none'}{advice}")
 
 
 def _load(entry: EntryPoint) -> Any:

@@ -1,32 +1,32 @@
-"""Physical CPU cores to oneself: a lock on a file each, which the system gives back however a process ends.
+"""Physical CPU cores to oneself: a name per core that the system gives to one process, and takes back when it ends.
 
-Resources of a cluster are logical: two clusters, or two nodes on one machine, know nothing of each other. The files are
-in one folder for all users of a machine.
+Resources of a cluster are logical: two clusters, or two nodes on one machine, know nothing of each other. The names are
+those of Unix sockets in Linux's abstract namespace (unix(7)): no files, so no permissions, no links and nothing to clean
+up, and the same for all users of a machine and its containers that share a network.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import errno
 import os
-import tempfile
+import socket
 from pathlib import Path
 from typing import Self
 
 _SIBLINGS = "/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+_PREFIX = "collage/core/"
 
 
-def usable_cores() -> tuple[tuple[int, ...], ...]:
-    """Return the logical CPUs of each physical core that this process may use."""
-    usable = sorted(os.sched_getaffinity(0))
+def usable_cores() -> dict[str, tuple[int, ...]]:
+    """Return the logical CPUs of each physical core that this process may use, by a name that all processes have."""
     cores: dict[str, list[int]] = {}
-    for cpu in usable:
+    for cpu in sorted(os.sched_getaffinity(0)):
         try:
-            siblings = Path(_SIBLINGS.format(cpu=cpu)).read_text(encoding="ascii").strip()
+            name = Path(_SIBLINGS.format(cpu=cpu)).read_text(encoding="ascii").strip()
         except OSError:  # where the system does not say, each is a core
-            siblings = str(cpu)
-        cores.setdefault(siblings, []).append(cpu)
-    return tuple(map(tuple, cores.values()))
+            name = str(cpu)
+        cores.setdefault(name, []).append(cpu)
+    return {name: tuple(cpus) for name, cpus in cores.items()}
 
 
 class CoreLease:
@@ -36,38 +36,34 @@ class CoreLease:
         cpus: Their logical CPUs.
     """
 
-    def __init__(self, locks: list[int], cpus: frozenset[int]) -> None:
-        self._locks = locks
+    def __init__(self, held: list[socket.socket], cpus: frozenset[int]) -> None:
+        self._held = held
         self.cpus = cpus
 
     @classmethod
-    def take(cls, count: int, folder: Path | None = None) -> Self | None:
+    def take(cls, count: int, prefix: str = _PREFIX) -> Self | None:
         """Lease cores that nobody else has leased.
 
         Args:
             count: How many.
-            folder: Where the locks are; one for all users of the machine if None.
+            prefix: What names begin with.
 
         Returns:
             The lease; None if fewer are free.
         """
-        folder = folder or Path(tempfile.gettempdir()) / "collage_cores"
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            folder.chmod(0o1777)
-        locks: list[int] = []
+        held: list[socket.socket] = []
         cpus: set[int] = set()
-        for core in usable_cores():
-            if len(locks) == count:
+        for name, core in usable_cores().items():
+            if len(held) == count:
                 break
-            lock = _locked(folder / f"core-{core[0]}")
-            if lock is not None:
-                locks.append(lock)
+            mine = _held(f"{prefix}{name}")
+            if mine is not None:
+                held.append(mine)
                 cpus.update(core)
-        if len(locks) == count:
-            return cls(locks, frozenset(cpus))
-        for lock in locks:
-            os.close(lock)
+        if len(held) == count:
+            return cls(held, frozenset(cpus))
+        for each in held:
+            each.close()
         return None
 
     def pin(self) -> None:
@@ -76,19 +72,18 @@ class CoreLease:
 
     def close(self) -> None:
         """Give them back; closing again does nothing."""
-        while self._locks:
-            os.close(self._locks.pop())
+        while self._held:
+            self._held.pop().close()
 
 
-def _locked(path: Path) -> int | None:
-    """Return the descriptor of a locked file; None if another has the lock."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+def _held(name: str) -> socket.socket | None:
+    """Return what holds a name, which children do not inherit; None if another process has it."""
+    mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except BaseException:
-        os.close(descriptor)
+        mine.bind(f"\0{name}")
+    except OSError as error:
+        mine.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
         raise
-    return descriptor
+    return mine

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,11 +28,13 @@ class Installed:
 
     Args:
         host: The machine, all of its cores.
+        leased: The machine with the cores of the lease.
         store: Has the byte strings that requests refer to.
     """
 
-    def __init__(self, host: Host, store: BlobStore) -> None:
+    def __init__(self, host: Host, leased: Host, store: BlobStore) -> None:
         self._host = host
+        self._leased = leased
         self._registry = Registry.discover()
         self._pool = WorkerPool((PluginSource(toolchain=name) for name in self._registry.toolchains), store)
         self._known: dict[str, tuple[Target, ...] | Unsupported] = {}
@@ -43,6 +47,7 @@ class Installed:
         found = {name: self._known[name] for name in names}
         return Description(
             host=self._host,
+            leased=self._leased,
             boot=_boot(),
             judge=JUDGE,
             targets={name: answer for name, answer in found.items() if not isinstance(answer, Unsupported)},
@@ -64,6 +69,18 @@ class Installed:
             reason = f"its target {ask.target.name} of {ask.target.fingerprint} is not there, but {versions}"
             return Failed(stage=Stage.START, reason=reason)
         return self._pool.worker(name).measure(ask)
+
+    def rest(self) -> None:
+        """End the workers until they are asked again."""
+        self._pool.close()
+
+    def interrupt(self) -> None:
+        """End the workers from another thread than that which asks them."""
+        for name in self._registry.toolchains:
+            pid = self._pool.worker(name).pid
+            if pid is not None:
+                with contextlib.suppress(OSError):  # it ended meanwhile
+                    os.killpg(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the workers; closing again does nothing."""

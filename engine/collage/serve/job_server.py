@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from collage.devices.this_host import this_host
 from collage.errors import WireError
-from collage.serve.core_leases import CoreLease
-from collage.serve.interference_work import interference
-from collage.serve.installed import Installed
-from collage.fleet.jobs import AskDescription, AskInterference, AskOptimize, from_bytes, to_bytes
-from collage.serve.optimizing import optimized
+from collage.fleet.jobs import AskDescription, AskInterference, AskOptimize, OptimizeDone, from_bytes, to_bytes
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.codec import blobs_of
 from collage.measure.wire.messages import AskMeasure
+from collage.serve.core_leases import CoreLease
+from collage.serve.installed import Installed
+from collage.serve.interference_work import interference
+from collage.serve.optimizing import Optimizing
 from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import JobDone
 
@@ -25,7 +26,7 @@ class NoCoresError(Exception):
 
 
 class JobServer:
-    """Runs jobs one after another. Made, and always called, on one thread, from which its processes start.
+    """Runs jobs one after another. Made, called and closed on one thread, from which its processes start.
 
     Args:
         cores: Physical cores that it leases, and keeps its processes to; None for all of the machine, unleased.
@@ -43,7 +44,8 @@ class JobServer:
             raise NoCoresError(f"fewer than {cores} cores are free on this machine")
         self._folder = TemporaryFolder("jobs")
         self._store = BlobStore(self._folder.path / "blobs")
-        self._installed = Installed(host, self._store)
+        self._installed = Installed(host, this_host(), self._store)
+        self._optimizing = Optimizing(self._store)
         self._thread = threading.get_ident()
 
     def __enter__(self) -> Self:
@@ -76,7 +78,7 @@ class JobServer:
         if threading.get_ident() != self._thread:
             raise RuntimeError("a job server is called on the thread that made it")
         ask = from_bytes(body)
-        if lacking := self.missing(blobs_of(ask)):
+        if lacking := self.missing(_referred(ask)):
             raise WireError(f"it refers to {len(lacking)} byte strings that were not sent")
         match ask:
             case AskDescription():
@@ -86,14 +88,30 @@ class JobServer:
             case AskInterference():
                 return JobDone(body=to_bytes(interference(ask)))
             case AskOptimize():
-                answer = optimized(ask, self._store)
-                return JobDone(body=to_bytes(answer), blobs={name: self._store.read(name) for name in blobs_of(answer)})
+                self._installed.rest()  # nothing else is to run beside what it times
+                answer = self._optimizing.run(ask)
+                made = [answer.package] if isinstance(answer, OptimizeDone) else []
+                return JobDone(body=to_bytes(answer), blobs={name: self._store.read(name) for name in made})
             case _:
                 raise WireError(f"{type(ask).__name__} is no job")
 
+    def interrupt(self) -> None:
+        """End the processes of the job that runs, from any thread: its answer then says so."""
+        self._optimizing.interrupt()
+        self._installed.interrupt()
+
     def close(self) -> None:
         """End all processes, and give the cores back; closing again does nothing."""
-        self._installed.close()
-        self._folder.close()
-        if self._lease is not None:
-            self._lease.close()
+        with contextlib.ExitStack() as stack:
+            if self._lease is not None:
+                stack.callback(self._lease.close)
+            stack.callback(self._folder.close)
+            stack.callback(self._installed.close)
+
+
+def _referred(ask: object) -> Iterator[str]:
+    """Yield the names of the byte strings that a job refers to."""
+    yield from blobs_of(ask)
+    if isinstance(ask, AskOptimize):
+        yield ask.model
+        yield from ask.files.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 
 from collage.devices.this_host import this_host
 from collage.errors import WireError
@@ -14,6 +14,7 @@ from collage_core.errors import LostJobError, RunnerError, UsageError
 
 NAME = "local"
 _HOST = "this machine"
+_AGAIN_S = 0.2
 
 
 class LocalRunner:
@@ -27,33 +28,46 @@ class LocalRunner:
     def hosts(self) -> Sequence[RunnerHost]:
         """See `Runner`."""
         host = this_host()
-        return (RunnerHost(name=_HOST, cores=host.physical_cores, devices=len(host.devices)),)
+        return (RunnerHost(name=_HOST, cores=host.physical_cores, devices=len(host.devices), at_once=1),)
 
     def submit(self, job: Job, read: Callable[[str], bytes]) -> Future[JobDone]:
         """See `Runner`."""
-        if job.host != _HOST:
-            raise LostJobError(NAME, job.host, "there is no such machine")
+        if self._closed.is_set():
+            raise LostJobError(NAME, job.host, "the runner was closed")
         return self._thread.submit(self._run, job, read)
 
     def _run(self, job: Job, read: Callable[[str], bytes]) -> JobDone:
+        if job.host != _HOST:
+            raise LostJobError(NAME, job.host, "there is no such machine")
         if self._closed.is_set():
             raise LostJobError(NAME, job.host, "the runner was closed")
         if self._server is None:
             self._server = JobServer()
-        for name in self._server.missing(job.blobs):
-            self._server.put(read(name))
         try:
+            for name in self._server.missing(job.blobs):
+                self._server.put(read(name))
             return self._server.run(job.body)
         except WireError as error:
             raise RunnerError(NAME, f"it takes no such job: {error}") from error
 
     def close(self) -> None:
         """See `Runner`."""
+        if self._closed.is_set():
+            return
         self._closed.set()
-        server = self._server
-        if server is not None:
-            server.close()  # ends what a running job waits for
-        self._thread.shutdown(cancel_futures=True)
+        closed = self._thread.submit(self._close)  # on the thread of the jobs, behind the one that runs
+        while not closed.done():
+            if self._server is not None:
+                self._server.interrupt()
+            try:
+                closed.result(_AGAIN_S)  # what it had not started yet when it was interrupted is next
+            except TimeoutError:
+                continue
+        self._thread.shutdown()
+
+    def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
 
 def open_local(text: str) -> LocalRunner:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from collage.commands.optimize import optimize
 from collage.errors import WireError
-from collage.fleet.jobs import CODEC, AskOptimize, OptimizeDone
+from collage.fleet.jobs import CODEC, AskOptimize, OptimizeDone, is_inside
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.outcomes import Failed, Stage
@@ -18,9 +17,6 @@ from collage.options import OptimizeOptions
 from collage.temporary_folders import TemporaryFolder
 from collage_core.error_text import one_line
 from collage_core.errors import CollageError
-
-_NAME = re.compile(r"[\w][\w.+-]{0,200}")
-
 
 def main() -> None:
     """Answer one job."""
@@ -72,10 +68,9 @@ def _model(ask: AskOptimize, store: BlobStore, folder: Path) -> Path:
         WireError: If one would be elsewhere.
     """
     for name, blob in {ask.name: ask.model, **ask.files}.items():
-        parts = PurePosixPath(name).parts
-        if not parts or not all(_NAME.fullmatch(part) for part in parts):
+        if not is_inside(name):
             raise WireError(f"{name[:80]!r} is no name of a model's file")
-        path = folder.joinpath(*parts)
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(store.path(blob), path)  # its bytes, not a copy of them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Iterator
 
 from collage.measure.driver.records import is_deadly
@@ -12,16 +13,16 @@ from collage.store import MAX_ATTEMPTS, RecordKey, TuningStore
 from collage.store.errors import DatabaseError
 
 
-def attempted(database: TuningStore, key: RecordKey, measure: Callable[[], Outcome]) -> Outcome:
+def attempted(database: TuningStore | None, key: RecordKey, measure: Callable[[], Outcome]) -> Outcome:
     """Return the outcome of measuring a candidate, attempts of runs that were killed included.
 
     Args:
-        database: Keeps attempts.
+        database: Keeps attempts; None where what it may kill is not this process.
         key: The candidate's.
         measure: Measures it in a worker, which it may kill.
     """
-    while True:
-        attempt = database.begin_attempt(key)
+    for number in itertools.count(1):
+        attempt = number if database is None else database.begin_attempt(key)
         if attempt > MAX_ATTEMPTS:
             reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
             return Failed(stage=Stage.MEASURE, reason=reason)
@@ -30,6 +31,7 @@ def attempted(database: TuningStore, key: RecordKey, measure: Callable[[], Outco
             return outcome
         if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
             return dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")
+    raise AssertionError("attempts end")
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Protocol, TypeVar
 
 from collage.measure.wire.messages import AskMeasure
@@ -20,11 +20,15 @@ class Measurer(Protocol):
     def width(self) -> int:
         """Candidates that are measured at once, without one slowing another."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether a candidate that takes down the machine takes this process with it."""
+
     def measure(self, ask: AskMeasure) -> Outcome:
         """Build, check and time a candidate."""
 
 
-def side_by_side(items: Iterable[A], work: Callable[[A], B], width: int) -> Iterator[tuple[A, B]]:
+def side_by_side(items: Iterable[A], work: Callable[[A], B], width: int) -> Generator[tuple[A, B]]:
     """Yield each item with what some work makes of it, as it is done; the next item is taken when there is room for it.
 
     Args:

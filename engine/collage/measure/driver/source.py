@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import statistics
@@ -138,15 +139,16 @@ class MeasuringCostSource(ProfilingCosts):
             self.expect(candidates)
         running: set[RecordKey] = set()
         mark = time.monotonic()
-        with withdrawn_on_error(self._database, running):
-            lacking = self._lacking(candidates, purpose, brief, running)
-            for asked, (outcome, seconds) in side_by_side(lacking, self._attempt, self._measurer.width):
+        lacking = self._lacking(candidates, purpose, brief, running)
+        measuring = side_by_side(lacking, self._attempt, self._measurer.width)
+        with contextlib.closing(measuring), withdrawn_on_error(self._database, running):
+            for asked, (outcome, seconds) in measuring:
                 self._settle(asked, purpose, outcome, seconds)
                 running.discard(asked.key)
                 self._seen.add(asked.key)
                 self.counts.measured += 1
                 mark, before = time.monotonic(), mark
-                self.counts.seconds += mark - before
+                self.counts.seconds += seconds if self._measurer.width == 1 else mark - before
                 if progress is not None:
                     progress(Step(candidate=asked.candidate, outcome=outcome, seconds=seconds))
 
@@ -218,7 +220,8 @@ class MeasuringCostSource(ProfilingCosts):
     def _attempt(self, asked: _Asked) -> tuple[Outcome, float]:
         """Measure, perhaps on another thread than others; return the outcome, and the seconds that it took."""
         began = time.monotonic()
-        outcome = attempted(self._database, asked.key, lambda: self._measurer.measure(asked.ask))
+        database = self._database if self._measurer.is_here else None
+        outcome = attempted(database, asked.key, lambda: self._measurer.measure(asked.ask))
         return outcome, time.monotonic() - began
 
     def _settle(self, asked: _Asked, purpose: Purpose, outcome: Outcome, seconds: float) -> None:

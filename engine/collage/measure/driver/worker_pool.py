@@ -66,6 +66,11 @@ class WorkerPool:
         """See `Measurer`: one, because kernels that run beside each other slow each other."""
         return 1
 
+    @property
+    def is_here(self) -> bool:
+        """See `Measurer`."""
+        return True
+
     def measure(self, ask: AskMeasure) -> Outcome:
         """See `Measurer`.
 
