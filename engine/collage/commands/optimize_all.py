@@ -27,7 +27,7 @@ from collage.report.files import write_text
 from collage.report.progress import Progress, SilentProgress
 from collage.runtime.package import load_package
 from collage.setup.facts import external_files, file_sha256
-from collage.setup.targets import Selection
+from collage.setup.settings import SetupChoices
 from collage_core.contract import Runner, RunnerHost
 from collage_core.errors import CollageError, ModelFileError, UsageError
 from collage_core.ir.io.model_io import load_model
@@ -77,7 +77,7 @@ def optimize_all(
     progress.phase("asking machines")
     opened = open_runner(runner)
     try:
-        kinds, notes = _kinds(opened, runner, machines, options.toolchains)
+        kinds, notes = _kinds(opened, runner, machines, options)
         jobs, entries = [], list[BatchEntry]()
         for model, kind in itertools.product(models, kinds.values()):
             try:
@@ -214,10 +214,10 @@ class _Job:
 
 
 def _kinds(
-    runner: Runner, name: str, machines: Sequence[str], toolchains: str | None
+    runner: Runner, name: str, machines: Sequence[str], options: OptimizeOptions
 ) -> tuple[dict[str, _Kind], list[str]]:
     """Return the kinds of machines by fingerprint, and a sentence for each machine that takes no part."""
-    wanted = Selection.parse(toolchains, (), inexact=False).wanted
+    wanted = SetupChoices.of(options).selection.wanted
     named = None if wanted is None else sorted({spelling.toolchain for spelling in wanted})
     found, notes = described(runner, name, named, cores=None, devices=None)
     kinds: dict[str, _Kind] = {}

@@ -1,14 +1,16 @@
 """What runs on a machine of the cluster: a server of jobs, with cores to itself.
 
 Only bytes and text go in and come out. What Ray does with them is its own affair: who may connect to a Ray cluster may
-run code on it, and who runs code on it may do so here, because Ray unpickles.
+run code on it, and who runs code on it may do so where the answers are read, because Ray unpickles.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
+from collage.errors import WireError
 from collage.serve.job_server import JobServer, NoCoresError
 
 _WAIT_S = 60.0
@@ -26,6 +28,7 @@ class Lease:
     """
 
     def __init__(self, cores: int) -> None:
+        os.environ.pop("OMP_NUM_THREADS", None)  # Ray's; libraries are told by each request
         deadline = time.monotonic() + _WAIT_S
         while True:
             try:
@@ -46,9 +49,9 @@ class Lease:
         self._server.put(data)
 
     def run(self, body: bytes) -> dict[str, Any]:
-        """Run a job; return `body` and `blobs` of what came of it, or `error`, why it is none."""
+        """Run a job; return `body` and `blobs` of what came of it, or `refused`: why it is none."""
         try:
             done = self._server.run(body)
-        except Exception as error:  # as text: nobody need unpickle it
-            return {"error": f"{type(error).__name__}: {error}"}
+        except WireError as error:
+            return {"refused": str(error)}
         return {"body": done.body, "blobs": dict(done.blobs)}

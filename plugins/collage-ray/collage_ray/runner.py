@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from collage_core.contract import Job, JobDone, RunnerHost
-from collage_core.errors import LostJobError, RunnerError, UsageError
+from collage_core.errors import LostJobError, RunnerError
 from collage_ray.lease import Lease
+from collage_ray.leases import Leases
 
 _MOST_JOBS = 256
-_Key: TypeAlias = tuple[str, int, int]
-"""Host, cores and devices of a lease."""
+_AUTO = "auto"
 
 
 class RayRunner:
     """See `collage_core.contract.Runner`.
 
-    Leases end with the runner, and give way where a job needs what idle ones have. Ray counts cores and devices of each
-    node; which cores they are, and that no other cluster has them, the lease sees to on the machine.
+    Ray counts cores and devices of each node; which cores they are, and that no other cluster has them, the lease sees
+    to on the machine.
 
     Args:
         name: What the user calls it: `ray://HOST:PORT` for Ray's client, `ray:ADDRESS` on a machine of the cluster.
@@ -41,15 +39,13 @@ class RayRunner:
         self._connected_before = ray.is_initialized()
         if not self._connected_before:
             try:
-                ray.init(
-                    address, namespace="collage", log_to_driver=False, configure_logging=False, ignore_reinit_error=True
-                )
-            except Exception as error:  # Ray's client and its driver raise whatever gRPC, sockets and they themselves do
+                ray.init(address, namespace="collage", log_to_driver=False, configure_logging=False)
+            except Exception as error:  # Ray's client and driver raise whatever gRPC, sockets and they themselves do
                 raise RunnerError(name, f"Ray does not reach it: {_one_line(error)}") from error
+        elif address != _AUTO and ray.get_runtime_context().gcs_address != address:
+            raise RunnerError(name, "this process is connected to another Ray cluster: call ray.shutdown() first")
         self._threads = ThreadPoolExecutor(_MOST_JOBS, "ray-runner")
-        self._lock = threading.Lock()
-        self._idle: dict[_Key, list[Any]] = {}
-        self._all: list[Any] = []
+        self._leases: Leases[Any] = Leases(_kill)
         self._closed = False
 
     def hosts(self) -> Sequence[RunnerHost]:
@@ -58,112 +54,83 @@ class RayRunner:
 
     def submit(self, job: Job, read: Callable[[str], bytes]) -> Future[JobDone]:
         """See `Runner`."""
+        if self._closed:
+            raise LostJobError(self._name, job.host, "the runner was closed")
         return self._threads.submit(self._run, job, read)
 
     def close(self) -> None:
         """See `Runner`."""
-        with self._lock:
-            self._closed = True
-            leases, self._all = self._all, []
-            self._idle.clear()
-        for lease in leases:
-            _kill(lease)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._closed:
+            return
+        self._closed = True
+        self._leases.close()  # what waits for their answers is told that they are dead
+        self._threads.shutdown(cancel_futures=True)
         if not self._connected_before:
             ray.shutdown()
 
     def _nodes(self) -> list[tuple[RunnerHost, str]]:
-        """Return the machines, and how Ray identifies their nodes."""
+        """Return the machines, and how Ray identifies their nodes.
+
+        Raises:
+            RunnerError: If Ray does not say.
+        """
         try:
             nodes = [node for node in ray.nodes() if node["Alive"]]
         except Exception as error:  # as above
             raise RunnerError(self._name, f"Ray does not say what machines it has: {_one_line(error)}") from error
         found = []
-        for node in sorted(nodes, key=lambda each: each["NodeID"]):
+        for node in sorted(nodes, key=lambda each: str(each["NodeID"])):
             cores, devices = (int(node["Resources"].get(what, 0)) for what in ("CPU", "GPU"))
             if cores:
                 name = f"{node['NodeManagerHostname']}-{node['NodeID'][:8]}"
-                found.append((RunnerHost(name=name, cores=cores, devices=devices), node["NodeID"]))
+                host = RunnerHost(name=name, cores=cores, devices=devices, at_once=cores)
+                found.append((host, str(node["NodeID"])))
         return found
 
     def _run(self, job: Job, read: Callable[[str], bytes]) -> JobDone:
-        key = (job.host, job.cores, job.devices)
-        lease = self._taken(key)
-        try:
-            for name in ray.get(lease.missing.remote(list(job.blobs))):
-                ray.get(lease.put.remote(read(name)))
-            answer = ray.get(lease.run.remote(job.body))
-        except RayActorError as error:
-            self._drop(lease)
-            raise LostJobError(self._name, job.host, _one_line(error)) from error
-        except RayError as error:
-            self._drop(lease)
-            raise RunnerError(self._name, f"a job on {job.host} failed: {_one_line(error)}") from error
-        except BaseException:
-            self._drop(lease)
-            raise
-        with self._lock:
-            if not self._closed:
-                self._idle.setdefault(key, []).append(lease)
-        if "error" in answer:
-            raise RunnerError(self._name, f"{job.host} takes no such job: {answer['error']}")
-        return JobDone(body=answer["body"], blobs=answer["blobs"])
-
-    def _taken(self, key: _Key) -> Any:
-        """Return an idle lease, or a new one; Ray places it when the node has what it needs.
+        """Run a job, on a thread of its own.
 
         Raises:
-            LostJobError: If the node is not there.
+            LostJobError: If the machine was lost, or what ran it there failed.
+            RunnerError: If it is no job.
         """
-        host, cores, devices = key
-        with self._lock:
-            if self._closed:
-                raise LostJobError(self._name, host, "the runner was closed")
-            if self._idle.get(key):
-                return self._idle[key].pop()
-        nodes = {each.name: node for each, node in self._nodes()}
-        if host not in nodes:
-            raise LostJobError(self._name, host, "it is not in the cluster")
-        with self._lock:
-            others = [each for each in self._idle if each[0] == host and each != key]
-            idle = [lease for each in others for lease in self._idle.pop(each)]
-        for lease in idle:
-            self._drop(lease)
-        actor = ray.remote(Lease).options(
-            num_cpus=cores,
-            num_gpus=devices,
-            max_restarts=0,
-            max_task_retries=0,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=nodes[host], soft=False),
-        )
-        lease = actor.remote(cores)
-        with self._lock:
-            self._all.append(lease)
-        return lease
-
-    def _drop(self, lease: Any) -> None:
-        with self._lock, contextlib.suppress(ValueError):
-            self._all.remove(lease)
-        _kill(lease)
+        found = [(host, node) for host, node in self._nodes() if host.name == job.host]
+        if not found:
+            raise LostJobError(self._name, job.host, "it is not in the cluster")
+        [(host, node)] = found
+        leased = self._leases.take(host, job.cores, job.devices, lambda: _placed(node, job))
+        if leased is None:
+            why = "the runner was closed" if self._closed else f"it has not {job.cores} cores, {job.devices} devices"
+            raise LostJobError(self._name, job.host, why)
+        try:
+            for blob in ray.get(leased.lease.missing.remote(list(job.blobs))):
+                ray.get(leased.lease.put.remote(read(blob)))
+            answer = ray.get(leased.lease.run.remote(job.body))
+        except RayTaskError as error:  # the lease itself is well: it has no room for a byte string, say
+            self._leases.give_back(leased)
+            raise LostJobError(self._name, job.host, _one_line(error)) from error
+        except (RayError, ConnectionError) as error:
+            self._leases.drop(leased)
+            raise LostJobError(self._name, job.host, _one_line(error)) from error
+        except BaseException:
+            self._leases.drop(leased)
+            raise
+        self._leases.give_back(leased)
+        if "refused" in answer:
+            raise RunnerError(self._name, f"{job.host} takes no such job: {answer['refused']}")
+        return JobDone(body=answer["body"], blobs=answer["blobs"])
 
 
-def open_ray(text: str) -> RayRunner:
-    """Open the runner of a cluster; see `collage_core.contract.OpenRunner`.
-
-    Args:
-        text: `ray://HOST:PORT` for Ray's client; `ray:auto` or `ray:HOST:PORT` on a machine of the cluster.
-
-    Raises:
-        UsageError: If it is neither.
-        RunnerError: If Ray does not reach it.
-    """
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # jobs without a device hide none
-    if text.startswith("ray://") and text != "ray://":
-        return RayRunner(text, text)
-    scheme, _, address = text.partition(":")
-    if scheme != "ray" or not address or address.startswith("/"):
-        raise UsageError(f"{text!r} names no Ray cluster: write ray://HOST:PORT, or ray:auto on one of its machines")
-    return RayRunner(text, address)
+def _placed(node: str, job: Job) -> Any:
+    """Return a new lease on a node."""
+    actor = ray.remote(Lease).options(
+        num_cpus=job.cores,
+        num_gpus=job.devices,
+        max_restarts=0,
+        max_task_retries=0,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
+    )
+    return actor.remote(job.cores)
 
 
 def _kill(lease: Any) -> None:

@@ -23,6 +23,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import collage
+from collage.fleet.fleet_measurer import FleetMeasurer
 from collage.fleet.runners import open_runner
 from collage_core.contract import Runner
 from collage_core.errors import RunnerError, UsageError
@@ -122,7 +123,7 @@ def optimized(path: Path, database: Path, **options: Any) -> dict[str, Any]:
         progress=False,
         **options,
     )
-    return {"measured": found.record.search.measured, "seconds": found.record.search.phases["measure"]}
+    return {"measured": found.record.search.measured, "seconds": found.record.search.seconds["measure"]}
 
 
 def keys(database: Path) -> set[str]:
@@ -147,14 +148,18 @@ def test_two_leases_measure_what_one_does_in_at_most_six_tenths_of_the_time(name
     assert fleet["seconds"] <= 0.6 * local["seconds"]
 
 
-def test_a_worker_that_is_killed_in_the_middle_changes_nothing(name: str, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_in_the_middle_changes_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = model(tmp_path / "model.onnx")
     optimized(path, tmp_path / "local.sqlite3")
-    killed = []
+    killed: list[int] = []
+    over = threading.Event()
 
     def kill() -> None:
-        while not killed:
-            time.sleep(2.0)
+        while not over.wait(0.2):
+            if killed or not (tmp_path / "fleet.sqlite3").exists() or not keys(tmp_path / "fleet.sqlite3"):
+                continue  # measuring has not begun
             for process in psutil.process_iter(["cmdline"]):
                 with contextlib.suppress(psutil.Error):
                     if any("ray::Lease" in word for word in process.cmdline()):
@@ -162,12 +167,23 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(name: str, tmp_pa
                         killed.append(process.pid)
                         break
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    optimized(path, tmp_path / "fleet.sqlite3", runner=name, split_hosts=True)
-    thread.join()
+    losses: list[str] = []
+    lost = FleetMeasurer._lost
 
-    assert killed
+    def noted(self: FleetMeasurer, host: str, reason: str) -> None:
+        losses.append(reason)
+        lost(self, host, reason)
+
+    monkeypatch.setattr(FleetMeasurer, "_lost", noted)
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    try:
+        optimized(path, tmp_path / "fleet.sqlite3", runner=name, split_hosts=True)
+    finally:
+        over.set()
+        thread.join()
+
+    assert len(killed) == len(losses) == 1
     assert keys(tmp_path / "fleet.sqlite3") == keys(tmp_path / "local.sqlite3")
 
 

@@ -24,18 +24,24 @@ class FakeRunner:
         closed: Whether it was closed.
     """
 
-    def __init__(self, names: Sequence[str], serve: Serve, *, cores: int = 1, devices: int = 0) -> None:
+    def __init__(
+        self, names: Sequence[str], serve: Serve, *, cores: int = 1, devices: int = 0, at_once: int = 1
+    ) -> None:
         self.names = list(names)
         self.served: list[str] = []
         self.closed = False
         self._serve = serve
         self._cores = cores
         self._devices = devices
+        self._at_once = at_once
         self._threads = ThreadPoolExecutor(16)
         self._lock = threading.Lock()
 
     def hosts(self) -> Sequence[RunnerHost]:
-        return [RunnerHost(name=name, cores=self._cores, devices=self._devices) for name in self.names]
+        return [
+            RunnerHost(name=name, cores=self._cores, devices=self._devices, at_once=self._at_once)
+            for name in self.names
+        ]
 
     def submit(self, job: Job, read: Callable[[str], bytes]) -> Future[JobDone]:
         return self._threads.submit(self._run, job, read)

@@ -10,24 +10,26 @@ from typing import Any
 import pytest
 
 from collage.fleet import fleet
-from collage.fleet.fleet import Fleet, why_not
+from collage.fleet.describing import why_not
+from collage.fleet.fleet import Fleet
 from collage.fleet.jobs import AskDescription, AskInterference, Description, Interference
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.worker.judge_version import JUDGE
 from collage_core.contract import Target
 from collage_core.errors import RunnerError
-from collage_testing.asking import HOST
+from collage_testing.asking import HOST as ONE_CORE
 from tests.engine.fleet.fake_runner import FakeRunner
 
+HOST = dataclasses.replace(ONE_CORE, physical_cores=2)
 TARGET = Target(toolchain="t", fingerprint="t 1")
 PLUGINS = {"t": "collage-t 1"}
 SAME = Description(
-    host=HOST, boot="one", judge=JUDGE, targets={"t": (TARGET,)}, plugins=PLUGINS, unusable={}
+    host=HOST, leased=HOST, boot="one", judge=JUDGE, targets={"t": (TARGET,)}, plugins=PLUGINS, unusable={}
 )
 OTHERS: Mapping[str, tuple[Description, str]] = {
     "cpu": (
         dataclasses.replace(SAME, host=dataclasses.replace(HOST, cpu="another")),
-        "it is another kind of machine (Mock mock/another/1c/e3b0c442)",
+        "it is another kind of machine (Mock mock/another/2c/e3b0c442)",
     ),
     "judge": (
         dataclasses.replace(SAME, judge=JUDGE + 1),
@@ -50,7 +52,7 @@ OTHERS: Mapping[str, tuple[Description, str]] = {
 
 
 def serving(descriptions: Mapping[str, Description], slower: float = 1.0) -> Any:
-    alone = iter([True, False, False] * 3)
+    alone = iter([False, False, True] * 6)
 
     def serve(host: str, ask: Any) -> Any:
         if isinstance(ask, AskDescription):
@@ -129,6 +131,37 @@ def test_a_machine_in_two_parts_is_used_at_once_if_they_do_not_slow_each_other(
 def test_the_user_may_decide_that(
     split: bool, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    runner = FakeRunner(["a"], serving({"a": SAME}, 1.5), cores=2)
+    runner = FakeRunner(["a"], serving({"a": SAME}, 1.5), cores=2, at_once=2)
 
     assert opened(monkeypatch, tmp_path, runner, split) == (width, ())
+
+
+def test_leases_whose_slowdown_cannot_be_told_are_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def serve(host: str, ask: Any) -> Any:
+        return SAME if isinstance(ask, AskDescription) else Interference(runs=((0.0, 1.0),))
+
+    width, [note] = opened(monkeypatch, tmp_path, FakeRunner(["a", "b"], serve))
+
+    assert width == 1
+    assert "it cannot be told whether 2 at once slow each other" in note
+
+
+@pytest.mark.parametrize(("cores", "at_once", "width"), [(8, 8, 2), (8, 1, 1), (1, 8, 1)])
+def test_no_more_are_used_than_the_machine_has_cores_and_the_runner_runs_at_once(
+    cores: int, at_once: int, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runner = FakeRunner(["a"], serving({"a": SAME}), cores=cores, at_once=at_once)
+
+    assert opened(monkeypatch, tmp_path, runner, split=True)[0] == width
+
+
+def test_targets_on_a_device_have_a_lease_for_each_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target = dataclasses.replace(TARGET, device="cuda:0")
+    description = dataclasses.replace(SAME, targets={"t": (target,)})
+    runner = FakeRunner(["a"], serving({"a": description}), cores=2, at_once=2, devices=1)
+    monkeypatch.setattr(fleet, "open_runner", lambda name: runner)
+
+    with Fleet.open(
+        "fake", host=HOST, threads=1, targets=[target], plugins=PLUGINS, store=BlobStore(tmp_path), split=True
+    ) as found:
+        assert found.measurer.width == 1

@@ -89,7 +89,8 @@ def test_what_loses_each_machine_that_it_is_given_is_given_up_for_this_run(store
 
     assert isinstance(found, Failed)
     assert found.stage is Stage.START  # so that the next run tries it again
-    assert "lost 3 times" in found.reason
+    assert "no machine measured it, 3 were tried; the last was" in found.reason
+    assert "its process was killed" in found.reason
     assert len(tried) == 3
 
 
@@ -133,3 +134,27 @@ def test_a_machine_that_answers_something_else_is_an_error(store: BlobStore, ask
     for _ in range(2):  # the lease was given back
         with pytest.raises(RunnerError, match="a answered with AskDescription"):
             measurer.measure(ask)
+
+
+def test_a_machine_that_begins_nothing_has_its_work_done_elsewhere_and_is_given_up(
+    store: BlobStore, ask: AskMeasure
+) -> None:
+    def serve(host: str, _: Any) -> Any:
+        return Failed(stage=Stage.START, reason="no driver") if host == "a" else MEASURED
+
+    runner = FakeRunner(["a", "b"], serve)
+    measurer = FleetMeasurer(runner, "fake", ["a", "b"], 1, store)
+
+    assert [measurer.measure(ask) for _ in range(10)] == [MEASURED] * 10
+    assert runner.served.count("a") == 3
+    assert measurer.losses == ["a is given up: it began none of 3 candidates: no driver"]
+
+
+def test_the_only_machine_is_not_given_up_for_what_it_does_not_begin(store: BlobStore, ask: AskMeasure) -> None:
+    runner = FakeRunner(["a"], lambda host, _: Failed(stage=Stage.START, reason="no driver"))
+    measurer = FleetMeasurer(runner, "fake", ["a"], 1, store)
+
+    for _ in range(3):
+        found = measurer.measure(ask)
+        assert isinstance(found, Failed)
+        assert found.reason == "no machine measured it, 3 were tried; the last was a: no driver"

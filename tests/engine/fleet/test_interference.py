@@ -27,11 +27,11 @@ class Machine:
     def __call__(self, host: str, ask: object) -> Interference:
         assert isinstance(ask, AskInterference)
         with self._lock:
-            place = next(self._numbers) % 3  # alone, then two beside each other
-        took = 1.0 if place == 0 else self._beside
-        began = 0.0 if place < 2 else self._late_s
+            place = next(self._numbers) % 3  # two beside each other, then one alone
+        took = 1.0 if place == 2 else self._beside
+        began = self._late_s if place == 1 else 0.0
         # of those that begin while the other has not, the first runs are as fast as alone
-        times = [1.0 if place == 1 and began + number < self._late_s else took for number in range(self._runs)]
+        times = [1.0 if place == 0 and began + number < self._late_s else took for number in range(self._runs)]
         begins = itertools.accumulate([began, *times[:-1]])
         return Interference(runs=tuple(zip(begins, times, strict=True)))
 
@@ -50,8 +50,18 @@ def test_only_what_ran_while_all_ran_counts() -> None:
 
 
 def test_too_few_runs_say_nothing() -> None:
-    with pytest.raises(RunnerError, match="too slow to tell"):
-        slowdown(FakeRunner(["a"], Machine(1.0, runs=3)), "fake", ["a", "a"], 1)
+    assert slowdown(FakeRunner(["a"], Machine(1.0, runs=3)), "fake", ["a", "a"], 1) is None
+
+
+def test_leases_that_do_not_work_at_once_say_nothing() -> None:
+    assert slowdown(FakeRunner(["a"], Machine(1.0, late_s=1000.0)), "fake", ["a", "a"], 1) is None
+
+
+def test_a_machine_that_answers_something_else_is_an_error() -> None:
+    runner = FakeRunner(["a"], lambda host, ask: ask)
+
+    with pytest.raises(RunnerError, match="answered with AskInterference"):
+        slowdown(runner, "fake", ["a", "a"], 1)
 
 
 def test_the_work_says_when_it_ran() -> None:

@@ -32,7 +32,7 @@ MESSAGES: tuple[Any, ...] = (
     AskDescription(toolchains=("a", "b")),
     AskDescription(toolchains=None),
     Description(
-        host=HOST, boot="b", judge=5, targets={"t": (TARGET,)}, plugins={"t": "collage-t 1"}, unusable={"u": "why"}
+        host=HOST, leased=HOST, boot="b", judge=5, targets={"t": (TARGET,)}, plugins={"t": "collage-t 1"}, unusable={"u": "why"}
     ),
     Measured(samples_us=(1.5, 2.5), warmup_runs=3, calls_per_sample=1),
     Refused(reason="no"),
