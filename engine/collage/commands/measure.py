@@ -32,6 +32,7 @@ from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.registry import Registry
 
 ROUNDS = 5
+_ADVICE = "What was measured is kept in the tuning database; give it more time with --budget, or fewer --rounds."
 
 
 @plugins_guarded()
@@ -55,9 +56,11 @@ def measure(
         registry: The toolchains; those installed if None.
 
     Raises:
-        UsageError: If the nodes are not there, or cannot be one kernel.
+        UsageError: If the nodes are not there, or cannot be one kernel; or there is no round.
         CollageError: If the model cannot be used.
     """
+    if rounds < 1:
+        raise UsageError(f"a kernel is measured in at least one round, not {rounds}")
     options, progress = options or OptimizeOptions(), progress or SilentProgress()
     budget = Budget.begin(options.budget_s, began=command_began())
     workload = functools.partial(
@@ -77,7 +80,8 @@ def measure(
             proposed = propose_all(environment.asked.rules, graph, candidate_bounds(options))
             found = {name: _candidate(each, kernel) for name, each in proposed.by_target.items()}
             found |= {each.target.name: each.reason for each in (*environment.asked.failures, *proposed.failures)}
-            targets = _measured(environment.source, found, rounds, options.seed, progress)
+            with environment.budget.enforced("measuring the kernel", _ADVICE):
+                targets = _measured(environment, found, rounds, options.seed, progress)
             return MeasureReport(
                 model=environment.workload.facts,
                 host=host_facts(environment.toolchains.host),
@@ -128,13 +132,14 @@ def _candidate(proposals: Proposals, kernel: SubGraph) -> CandidateKernel | str:
 
 
 def _measured(
-    source: MeasuringCostSource,
+    environment: Environment[Workload],
     found: dict[str, CandidateKernel | str],
     rounds: int,
     seed: int,
     progress: Progress,
 ) -> tuple[MeasuredTarget, ...]:
-    """Measure candidates in turns; each round begins with another."""
+    """Measure candidates in turns, as long as the budget lasts; each round begins with another."""
+    source, budget = environment.source, environment.budget
     candidates = {name: each for name, each in found.items() if isinstance(each, CandidateKernel)}
     progress.phase("building and checking", len(candidates))
     usable: dict[str, CandidateKernel] = {}
@@ -146,12 +151,16 @@ def _measured(
     progress.phase("measuring in turns", rounds * len(usable))
     names, samples = list(usable), {name: list[tuple[float, ...]]() for name in usable}
     for number in range(rounds):
+        if budget.is_spent:
+            progress.message(f"the budget was spent after {number} of {rounds} rounds")
+            break
         for name in names[number % len(names) :] + names[: number % len(names)] if names else ():
             source.measure([usable[name]], "confirm")
             if isinstance(source.outcome(usable[name]), Measured):
                 samples[name].append(source.last_medians_us(usable[name]))
             progress.advance()
-    whole = {name: each for name, each in samples.items() if len(each) == rounds}
+    most = max(map(len, samples.values()), default=0)
+    whole = {name: each for name, each in samples.items() if each and len(each) == most}
     medians = {name: [statistics.median(each) for each in taken] for name, taken in whole.items()}
     fastest = min(medians, key=lambda name: (statistics.median(medians[name]), name), default="")
     targets = [_timed(name, source, usable[name], whole[name], whole[fastest], seed) for name in medians]

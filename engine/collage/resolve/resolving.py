@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collage.build.wrong_plans import WrongPlans
 from collage.control.choices import UserChoices
-from collage.decide.decision import decide
 from collage.decide.races.saved_races import SavedRaces
 from collage.decide.shortlist import shortlist
 from collage.explore.by_options import explore
+from collage.measure.budget import Budget
 from collage.options import OptimizeOptions
 from collage.report.progress import Progress
 from collage.resolve.elsewhere import Elsewhere
-from collage.resolve.recorded_races import NotRacedError, RecordedRaces
+from collage.resolve.recorded_races import RecordedRaces
 from collage.resolve.resolved import Resolved, report_of
 from collage.resolve.selecting import selected_takes
 from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage.store import TuningStore
 from collage_core.contract import Host
-
-_UNRACED = "these plans did not race there: it is the cheapest by what its kernels take alone"
-
 
 def resolve_on(
     store: TuningStore, host: Host, workload: Workload, options: OptimizeOptions, progress: Progress
@@ -47,34 +45,25 @@ def resolve_on(
         source, pins = machine.source, graph_choices.pins
         pool = explore(source, machine.pool, rules, options, pins, (), progress).pool
         plans, notes = shortlist(pool, targets, options.effective.challengers, source, user.tie_breaking)
-        races = RecordedRaces(
-            SavedRaces.under(
-                options,
-                database=store,
-                workload=workload,
-                host=host,
-                threads=machine.threads,
-                tolerance=source.settings.inexact_tolerance.relative,
-                plugins=machine.plugins,
-            )
+        saved = SavedRaces.under(
+            options,
+            database=store,
+            workload=workload,
+            host=host,
+            threads=machine.threads,
+            tolerance=source.settings.inexact_tolerance.relative,
+            plugins=machine.plugins,
+            budget_s=Budget.begin(options.budget_s).racing.seconds,
         )
-        try:
-            timings = races.run(plans)
-        except NotRacedError:
-            chosen, decision, measured_us = min(plans, key=lambda plan: (plan.predicted_us, plan.name)), _UNRACED, None
-        else:
-            found = races.fed_back(
-                pool,
-                plans,
-                timings,
-                usual_us=source.usual_calibration_us,
-                seed=options.seed,
-                tie_breaking=user.tie_breaking,
-            )
-            pool, raced = found.pool, {plan.name: plan for plan in found.plans}
-            failed = [name for name, plan in raced.items() if not plan.single and name in found.timings.failed]
-            decided = decide(found.timings.timed, options.seed, failed=failed, tie_breaking=user.tie_breaking)
-            chosen, decision = raced[decided.winner], decided.reason
-            [measured_us] = [each.time_us for each in found.timings.timed if each.name == decided.winner]
-        report = report_of(machine, workload, chosen, measured_us=measured_us, decision=decision, notes=notes)
-    return Resolved(report=report, plan=chosen, pool=pool)
+        wrong = WrongPlans(store, workload.sha256, workload.key, host, machine.threads)
+        races = RecordedRaces(saved, wrong, machine.plugins, seed=options.seed, tie_breaking=user.tie_breaking)
+        chosen = races.choose(pool, plans, source.usual_calibration_us)
+        report = report_of(
+            machine,
+            workload,
+            chosen.plan,
+            measured_us=chosen.measured_us,
+            decision=chosen.decision,
+            notes=[*notes, *chosen.notes],
+        )
+    return Resolved(report=report, plan=chosen.plan, pool=chosen.pool)

@@ -12,7 +12,7 @@ from collage_core.errors import UsageError, did_you_mean
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SavedMachine:
-    """A machine on which models were optimized, under its fingerprint.
+    """A machine on which models were optimized, under its fingerprint with those of its devices.
 
     Attributes:
         host: The machine.
@@ -24,14 +24,20 @@ class SavedMachine:
     host: Host
 
 
+def machine_name(host: Host) -> str:
+    """Return under what a machine is kept: other devices, or other drivers of them, make it another."""
+    return host.fingerprint_for(*(device.name for device in host.devices))
+
+
 def note_machine(store: TuningStore, host: Host) -> None:
-    """Keep a machine, unless it is known."""
-    if store.get_document(SavedMachine, host.fingerprint) is None:
-        store.put_document(host.fingerprint, SavedMachine(host=host))
+    """Keep a machine as it is now; what is kept already is not written again."""
+    name, machine = machine_name(host), SavedMachine(host=host)
+    if store.get_document(SavedMachine, name) != machine:
+        store.put_document(name, machine)
 
 
 def machines(store: TuningStore) -> tuple[str, ...]:
-    """Return the fingerprints of the machines that a store knows, sorted."""
+    """Return the names of the machines that a store knows, sorted."""
     return tuple(name for _, name in store.document_keys(SavedMachine.KIND))
 
 
@@ -40,7 +46,7 @@ def machine_named(store: TuningStore, text: str | None) -> Host:
 
     Args:
         store: Knows machines.
-        text: A fingerprint, or a part of one that only one machine has; None if there is one machine only.
+        text: A name, or a part of one that only one machine has; None if there is one machine only.
 
     Raises:
         UsageError: If there is none, or more than one.

@@ -15,6 +15,7 @@ from collage_core.ir.graph.canonical import Composite
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 _NOTED = "a rule that was noted"
+_BEFORE_TARGET = "|"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +73,15 @@ class SavedTake:
 
         Args:
             graph_hash: Structural hash of the whole model.
-            host: Fingerprint of the machine.
+            host: Name of the machine, as in `saved_machine`.
             target: Name of the target; empty for the beginning that all of the machine's have.
         """
-        return f"{graph_hash}/{host}/{target}"
+        return f"{graph_hash}/{host}{_BEFORE_TARGET}{target}"
+
+    @staticmethod
+    def target_of(name: str) -> str:
+        """Return the target's name by what it is kept under."""
+        return name.rpartition(_BEFORE_TARGET)[2]
 
     @classmethod
     def of(cls, proposals: Proposals, plugin: str, place: int) -> SavedTake | None:

@@ -2,7 +2,7 @@
 
 from collage.store.cleaning import toolchain_of, unusable
 from collage.store.documents import Document, document_from_bytes, document_to_bytes
-from collage.store.location import database_file, default_path, open_database
+from collage.store.location import database_file, default_path, is_shared, open_database, shown_name
 from collage.store.memory import MemoryStore
 from collage.store.normalised import MachineSpeed, block_times_us
 from collage.store.plugin_versions import applicable
@@ -49,6 +49,7 @@ __all__ = [
     "document_to_bytes",
     "export_lines",
     "import_lines",
+    "is_shared",
     "kernels_of",
     "lines_of",
     "merge",
@@ -56,6 +57,7 @@ __all__ = [
     "open_database",
     "plan_name",
     "plan_subject",
+    "shown_name",
     "timing_beside",
     "toolchain_of",
     "unusable",

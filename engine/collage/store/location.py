@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import urllib.parse
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 import platformdirs
 
 from collage.store.blobs.blob_files import BlobFiles, BlobFolder
+from collage.store.blobs.own_trust import OwnTrust
 from collage.store.errors import DatabaseNameError
 from collage.store.memory import MemoryStore
-from collage.store.blobs.own_blobs import OwnBlobs
 from collage.store.sqlite.sqlite_store import SqliteStore
 from collage.store.tuning_store import TuningStore
 
@@ -22,7 +23,7 @@ VARIABLE = "COLLAGE_TUNING_DB"
 BLOBS_VARIABLE = "COLLAGE_BLOBS"
 """Environment variable with the folder, or the URL of an object store, that has large blobs."""
 TRUST_VARIABLE = "COLLAGE_TRUST_SHARED_BLOBS"
-"""Environment variable that is `1` if who may write to a shared database may run code here; see `OwnBlobs`."""
+"""Environment variable that is `1` if who may write to a shared database may run code here; see `OwnTrust`."""
 _SERVERS = ("postgresql", "postgres")
 _FORMS = "it is not sqlite:///PATH, postgresql://..., a path, @FILE or memory:"
 _SECRET = "a password in a command line or a script can be read by others; put it into ~/.pgpass, PGPASSWORD or a file"
@@ -66,13 +67,12 @@ def open_database(
         0
     """
     text = _named(url, environment)
-    files = _blob_files(environment)
     if _is_server(text):
-        return _open_server(text, files, environment, read_only=read_only or salvage)
+        return _open_server(text, environment, read_only=read_only or salvage)
     file = _file(text)
     if file is None:
         return MemoryStore()
-    return SqliteStore(file, read_only=read_only or salvage, salvage=salvage, files=files)
+    return SqliteStore(file, read_only=read_only or salvage, salvage=salvage, files=_blob_files(environment))
 
 
 def database_file(
@@ -89,6 +89,36 @@ def database_file(
     """
     text = _named(url, environment)
     return None if _is_server(text) else _file(text)
+
+
+def shown_name(*, environment: Mapping[str, str] = os.environ) -> str:
+    """Return how the database that is used unless another is named may be shown: without user, password and options.
+
+    Args:
+        environment: The environment variables.
+    """
+    text = environment.get(VARIABLE) or os.fspath(default_path())
+    if text.startswith("@") or not _is_server(text):
+        return text
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return "postgresql://..."
+    return f"postgresql://{parts.hostname or ''}{port}{parts.path}"
+
+
+def is_shared(url: str | os.PathLike[str] | None = None, *, environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a tuning database is on a server, where other machines use it.
+
+    Args:
+        url: See `open_database`.
+        environment: The environment variables.
+
+    Raises:
+        DatabaseNameError: If `url` does not name a database.
+    """
+    return _is_server(_named(url, environment))
 
 
 def _named(url: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> str:
@@ -134,25 +164,26 @@ def _has_password(text: str) -> bool:
     return parts.password is not None or bool({"password", "sslpassword"} & asked.keys())
 
 
-def _open_server(url: str, files: BlobFiles | None, environment: Mapping[str, str], *, read_only: bool) -> TuningStore:
+def _open_server(url: str, environment: Mapping[str, str], *, read_only: bool) -> TuningStore:
     try:
         from collage.store.postgresql import PostgresStore
     except ImportError as error:
         advice = f"a server needs psycopg ({error}): pip install 'collage-engine[postgresql]'"
         raise DatabaseNameError("postgresql://...", advice) from None
     if environment.get(TRUST_VARIABLE) == "1":
-        return PostgresStore(url, read_only=read_only, files=files)
-    shared = PostgresStore(url, read_only=read_only)
-    try:
-        own: TuningStore
-        if read_only and not default_path().exists():
-            own = MemoryStore()
-        else:
-            own = SqliteStore(default_path(), read_only=read_only, files=files)
-    except BaseException:
-        shared.close()
-        raise
-    return OwnBlobs(shared, own)
+        return PostgresStore(url, read_only=read_only, files=_blob_files(environment))
+
+    def own() -> TuningStore:
+        path = default_path()
+        if read_only and not path.exists():
+            return MemoryStore()
+        try:
+            return SqliteStore(path, read_only=read_only, files=_blob_files(environment))
+        except DatabaseError as error:  # a cache that cannot be kept costs no run on the server
+            warnings.warn(f"cached files are kept for this run only: {error}", stacklevel=2)
+            return MemoryStore()
+
+    return OwnTrust(PostgresStore(url, read_only=read_only), own)
 
 
 def _blob_files(environment: Mapping[str, str]) -> BlobFiles | None:

@@ -176,13 +176,14 @@ def _import_line(adding: _Adding, line: Any) -> None:
 
 
 class _Adding:
-    """Adds missing entries to a store, records in batches."""
+    """Adds missing entries to a store, records and documents in batches."""
 
     def __init__(self, store: TuningStore, *, cached_files: bool) -> None:
         self._store = store
         self._cached_files = cached_files
         self._left_out = 0
         self._batch: list[TuningRecord] = []
+        self._waiting: list[StoredDocument] = []
         self._seen = 0
         self._new = 0
         self._blobs = 0
@@ -202,13 +203,15 @@ class _Adding:
             self._blobs += 1
 
     def document(self, document: StoredDocument) -> None:
-        if self._store.get_stored(document.kind, document.name) is None:
-            self._store.put_stored(document)
-            self._documents += 1
+        self._waiting.append(document)
+        if len(self._waiting) >= _BATCH:
+            self.flush()
 
     def flush(self) -> None:
         self._new += self._store.append_all(self._batch)
         self._batch.clear()
+        self._documents += self._store.put_all_stored(self._waiting, replace=False)
+        self._waiting.clear()
 
     def result(self) -> Transferred:
         self.flush()

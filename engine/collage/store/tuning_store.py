@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, TypeAlias
@@ -16,6 +17,8 @@ Damaged: TypeAlias = Callable[[DatabaseError], None]
 
 MAX_BLOB_BYTES = 512 << 20
 """Larger blobs are not kept: databases have limits of their own (PostgreSQL's is a gigabyte), and blobs are caches."""
+
+_LONGEST_KEY = 400
 
 MAX_ATTEMPTS = 2
 """Attempts without an outcome after which a candidate is skipped, because it kills the measuring process."""
@@ -174,6 +177,18 @@ class TuningStore(Protocol):
             ValueError: If a number in it is not finite.
         """
 
+    def keep_first(self, name: str, document: D) -> D:
+        """Keep a document unless there is one of the same kind and name that is understood.
+
+        Of processes that find out the same at once, all go by what the first of them found.
+
+        Returns:
+            The document that is kept.
+
+        Raises:
+            ValueError: If a number in it is not finite.
+        """
+
     def get_document(self, kind: type[D], name: str) -> D | None:
         """Return a document; None if there is none of that name, or it is not understood.
 
@@ -250,8 +265,13 @@ class StoredBlobs:
 
     def get(self, key: str) -> bytes | None:
         """See `BlobCache`."""
-        return self.store.get_blob(self.space, key)
+        return self.store.get_blob(self.space, _short(key))
 
     def put(self, key: str, data: bytes) -> None:
         """See `BlobCache`."""
-        self.store.put_blob(self.space, key, data)
+        self.store.put_blob(self.space, _short(key), data)
+
+
+def _short(key: str) -> str:
+    """Return a key that every database has an index for: PostgreSQL's take a third of a page."""
+    return key if len(key) <= _LONGEST_KEY else hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()

@@ -25,7 +25,7 @@ from collage.store import (
 )
 from collage.store.blobs.blob_files import BlobFolder
 from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
-from collage.store.blobs.own_blobs import OwnBlobs
+from collage.store.blobs.own_trust import OwnTrust
 from collage_testing.kit.tuning_stores import KEY, SPACE, Note, TuningStoreConformance, fill, measured
 
 
@@ -42,7 +42,7 @@ def with_files(folder: Path) -> TuningStore:
 
 
 def of_two(folder: Path) -> TuningStore:
-    return OwnBlobs(SqliteStore(folder / "shared"), SqliteStore(folder / "own"))
+    return OwnTrust(SqliteStore(folder / "shared"), lambda: SqliteStore(folder / "own"))
 
 
 @pytest.fixture(params=[memory, sqlite, with_files, of_two])

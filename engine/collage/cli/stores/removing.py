@@ -61,10 +61,15 @@ def gc(
 
     from collage.commands.stores.retention import of_other_models, together
     from collage.commands.stores.retention import older_than as old
-    from collage.store import open_database
+    from collage.store import is_shared, open_database
 
     if keep and (older_than is not None or packages):
         raise click.UsageError("--keep goes with neither --older-than nor --packages: they go by no version")
+    if older_than is None and not packages and is_shared(tuning_db):
+        raise click.UsageError(
+            "of a database that machines share, say what goes by --older-than or --packages: what is installed "
+            "elsewhere is not known here"
+        )
     with open_database(tuning_db, read_only=dry_run) as store:
         removals: list[Removal] = []
         if older_than is not None:

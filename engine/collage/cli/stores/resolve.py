@@ -10,6 +10,8 @@ from collage.cli.options.common import (
     existing_file,
     inputs_option,
     json_option,
+    measuring_options,
+    preferring_options,
     preset_option,
     seed_option,
     selection_options,
@@ -17,7 +19,15 @@ from collage.cli.options.common import (
     tuning_db_option,
     verbose_option,
 )
-from collage.cli.options.parameters import GivenShapes, check_overwriting, output_file, shapes_by_name, split_names
+from collage.cli.options.parameters import (
+    FiniteRange,
+    GivenShapes,
+    check_overwriting,
+    duration,
+    output_file,
+    shapes_by_name,
+    split_names,
+)
 from collage.cli.output import results_console, shown_progress, write_json
 
 
@@ -32,6 +42,31 @@ from collage.cli.output import results_console, shown_progress, write_json
 @selection_options
 @inputs_option
 @preset_option
+@click.option(
+    "--search",
+    type=click.Choice(["lazy", "exact", "ilp"]),
+    default="lazy",
+    show_default=True,
+    help="As for `collage optimize`.",
+)
+@click.option("--budget", type=duration, metavar="TIME", help="The budget that it was optimized with.")
+@measuring_options
+@click.option(
+    "--rtol",
+    type=FiniteRange(min=0, min_open=True),
+    metavar="REL",
+    help="Largest error of a kernel relative to its tensor's scale.",
+)
+@click.option("--deterministic", is_flag=True, help="Only kernels that give the same bits each time they run.")
+@click.option(
+    "--percentile",
+    type=click.FloatRange(0, 100, min_open=True, max_open=True),
+    default=50.0,
+    show_default=True,
+    metavar="P",
+    help="Which of the latencies counts.",
+)
+@preferring_options
 @threads_option
 @seed_option
 @tuning_db_option
@@ -46,6 +81,16 @@ def resolve(
     input_shapes: GivenShapes,
     inputs: Path | None,
     preset: str,
+    search: str,
+    budget: float | None,
+    duration: float | None,
+    iterations: int | None,
+    warmup: int | None,
+    rtol: float | None,
+    deterministic: bool,
+    percentile: float,
+    pins: tuple[str, ...],
+    prefer: str | None,
     threads: int | None,
     seed: int,
     tuning_db: str | None,
@@ -68,6 +113,16 @@ def resolve(
         input_shapes=shapes_by_name(input_shapes),
         inputs=inputs,
         preset=preset,
+        search=search,
+        budget_s=budget,
+        duration_s=duration,
+        iterations=iterations,
+        warmup=warmup,
+        rtol=rtol,
+        deterministic=deterministic,
+        percentile=percentile,
+        pins=pins,
+        prefer=prefer,
         threads=threads,
         seed=seed,
         tuning_db=tuning_db,

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from collage.build.verify import Verified
+from collage.build.wrong_plans import WrongPlan
 from collage.commands.optimizing.up_to_date import Concluded
 from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name
+from collage.resolve.saved_takes import SavedTake
 from collage.setup.facts import file_sha256
 from collage.setup.queries import QUERIES
 from collage.store import KernelOfModel, RecordKey, Removal, TuningStore, kernels_of, plan_subject
@@ -53,7 +55,9 @@ def of_model(store: TuningStore, sha256: str) -> Removal:
     def is_document(kind: str, name: str) -> bool:
         if kind == KernelOfModel.KIND:
             return name.startswith(f"{sha256}/")
-        if kind in (SavedRace.KIND, Verified.KIND):
+        if kind == SavedTake.KIND:
+            return name.partition("/")[0] in functions
+        if kind in (SavedRace.KIND, Verified.KIND, WrongPlan.KIND):
             return plan_subject(name)[0] == sha256
         concluded = store.get_document(Concluded, name) if kind == Concluded.KIND else None
         return concluded is not None and concluded.model == sha256
@@ -71,7 +75,9 @@ def of_target(store: TuningStore, spelling: TargetSpelling) -> Removal:
         return whole and toolchain == spelling.toolchain  # a toolchain's cache is of all its targets
 
     def is_document(kind: str, name: str) -> bool:
-        if kind in (SavedRace.KIND, Verified.KIND):
+        if kind == SavedTake.KIND:
+            return is_meant(spelling, SavedTake.target_of(name))
+        if kind in (SavedRace.KIND, Verified.KIND, WrongPlan.KIND):
             return any(is_meant(spelling, each) for each in plan_subject(name)[1])
         concluded = store.get_document(Concluded, name) if kind == Concluded.KIND else None
         return concluded is not None and any(is_meant(spelling, each) for each in concluded.targets)

@@ -43,8 +43,7 @@ def resolve(
     """
     options = options or OptimizeOptions()
     progress = progress or SilentProgress()
-    if options.error_allowed is not None:
-        raise UsageError("errors of lower precision are found by running kernels: optimize with that bound there")
+    _check(options)
     budget = Budget.begin(options.budget_s, began=command_began())
     try:
         with open_database(options.tuning_db, read_only=True) as store:
@@ -61,3 +60,17 @@ def resolve(
             return resolve_on(store, machine, workload, options, progress)
     finally:
         progress.done()
+
+
+def _check(options: OptimizeOptions) -> None:
+    """Refuse options that ask for what a store cannot know.
+
+    Raises:
+        UsageError: If there is one.
+    """
+    if options.error_allowed is not None:
+        raise UsageError("errors of lower precision are found by running kernels: optimize with that bound there")
+    if options.search == "two-level":
+        raise UsageError("two-level search runs whole plans: optimize with it there")
+    if options.load_plan is not None or options.fusion_specs or options.runner is not None:
+        raise UsageError("a plan file, rules of your own and a runner are for optimize")

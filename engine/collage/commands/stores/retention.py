@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 
 from collage.build.verify import Verified
+from collage.build.wrong_plans import WrongPlan
 from collage.commands.optimizing.up_to_date import Concluded
 from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name
@@ -16,22 +17,25 @@ from collage.runtime.package import load_package
 from collage.setup.queries import QUERIES
 from collage.store import KernelOfModel, Removal, TuningRecord, TuningStore, kernels_of, plan_subject
 
-_OF_PLANS = (SavedRace.KIND, Verified.KIND, Concluded.KIND)
-"""Documents about plans, of which there are more with every search; others are replaced by what is newer."""
+_AGEING = frozenset({SavedRace.KIND, Verified.KIND, WrongPlan.KIND, Concluded.KIND, SavedTake.KIND})
+"""Documents about plans and models, of which there are more with every search; others are replaced by what is newer."""
+_FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_LONGEST_S = 1e10
+"""Longer than any computer runs; `timedelta` has a limit."""
 
 
 def older_than(store: TuningStore, seconds: float, now: datetime.datetime) -> Removal:
-    """Return the records and plans that are older; what is known of machines and models stays.
+    """Return the records and plans that are older; what is known of machines and devices stays.
 
     Args:
         store: The store.
         seconds: Their least age.
         now: The time.
     """
-    before = now - datetime.timedelta(seconds=seconds)
+    before = now - min(datetime.timedelta(seconds=min(seconds, _LONGEST_S)), now - _FIRST)
     records = [each for each in store.all_records() if datetime.datetime.fromisoformat(each.created) < before]
-    keys = store.document_keys(before=before.timestamp())
-    return _removal(store, records, lambda kind, name: (kind, name) in keys and kind in _OF_PLANS)
+    keys = {each for each in store.document_keys(before=before.timestamp()) if each[0] in _AGEING}
+    return _removal(store, records, lambda kind, name: (kind, name) in keys)
 
 
 def of_other_models(store: TuningStore, packages: Iterable[str | os.PathLike[str]]) -> Removal:
@@ -61,7 +65,7 @@ def of_other_models(store: TuningStore, packages: Iterable[str | os.PathLike[str
         if kind == Concluded.KIND:
             concluded = store.get_document(Concluded, name)
             return concluded is None or concluded.model not in models
-        return kind in (SavedRace.KIND, Verified.KIND) and plan_subject(name)[0] not in models
+        return kind in (SavedRace.KIND, Verified.KIND, WrongPlan.KIND) and plan_subject(name)[0] not in models
 
     records = [each for each in store.all_records() if each.key.structural_hash not in kernels]
     removal = _removal(store, records, is_other)

@@ -85,7 +85,7 @@ class EndToEndTimer:
             raced = self._tried_again(again, chosen, known, first_round)
         else:
             return saved.timings(name, known, chosen, after, self._began)
-        saved.put(name, raced)
+        raced = saved.put(name, raced, anew=known is not None)
         return saved.timings(name, raced, chosen, after, self._began)
 
     def _tried_again(

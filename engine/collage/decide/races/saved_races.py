@@ -228,9 +228,18 @@ class SavedRaces:
         """Return the race of a name; None if there was none."""
         return self.database.get_document(SavedRace, name)
 
-    def put(self, name: str, race: SavedRace) -> None:
-        """Keep a race."""
+    def put(self, name: str, race: SavedRace, *, anew: bool) -> SavedRace:
+        """Keep a race, and return the one that is kept.
+
+        Args:
+            name: Its name.
+            race: The race.
+            anew: Whether it takes the place of a known one; otherwise one that another process ran meanwhile stays.
+        """
+        if not anew:
+            return self.database.keep_first(name, race)
         self.database.put_document(name, race)
+        return race
 
     def timings(
         self, name: str, race: SavedRace, plans: Sequence[Plan], after: EndToEndTimings | None, began: str

@@ -161,7 +161,7 @@ class RecordedCosts:
     def _learn_speed(self, outcome: Outcome) -> None:
         """Take the machine's speed beside the first measurement for usual, if the database knows of none."""
         if isinstance(outcome, Measured) and outcome.blocks and self.usual_calibration_us is None:
-            self._database.put_document(self._speed_name, MachineSpeed.of(outcome.blocks))
+            self._speed = self._database.keep_first(self._speed_name, MachineSpeed.of(outcome.blocks))
 
     @property
     def _speed_name(self) -> str:
@@ -250,9 +250,9 @@ class RecordedCosts:
         wanted = {(key.structural_hash, key.host) for key in keys} - self._read_ahead
         if wanted:
             hosts = {host for _, host in wanted}
-            hashes = {each for each, _ in wanted}.union(others)
-            self._read |= self._database.records_with(hashes, hosts)
-            self._read_ahead |= {(each, host) for each in hashes for host in hosts}
+            wanted |= {(each, host) for each in others for host in hosts} - self._read_ahead
+            self._read |= self._database.records_with({each for each, _ in wanted}, hosts)
+            self._read_ahead |= wanted
 
     def has_failed_for_now(self, key: RecordKey) -> bool:
         """Return whether a candidate failed in a way that says nothing to later runs."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
-
-from collage.store.errors import DatabaseDiskError
 
 LEAST_BYTES = 1 << 20
 """Blobs up to this size stay in the database."""
@@ -22,18 +21,29 @@ class BlobFiles(Protocol):
     def least_bytes(self) -> int:
         """Blobs up to this size, in bytes, stay in the database."""
 
-    def put(self, checksum: str, data: bytes) -> None:
-        """Keep bytes.
-
-        Raises:
-            DatabaseDiskError: If they cannot be written.
-        """
+    def put(self, checksum: str, data: bytes) -> bool:
+        """Keep bytes; return whether they are kept. A cache that cannot be kept is said once, and costs no run."""
 
     def get(self, checksum: str) -> bytes | None:
         """Return the bytes; None if they are not there. The caller compares the checksum."""
 
     def remove(self, checksums: Iterable[str]) -> None:
         """Remove bytes; what is not there is left out."""
+
+
+def warn_unkept(where: str, error: Exception) -> None:
+    """Warn that bytes are not kept.
+
+    Args:
+        where: The place, without secrets.
+        error: Why.
+    """
+    text = " ".join(str(error).split())[:200]
+    warnings.warn(f"what toolchains cache is not kept in {where}: {text}", UnkeptBlobWarning, stacklevel=4)
+
+
+class UnkeptBlobWarning(UserWarning):
+    """What toolchains cache cannot be kept where `COLLAGE_BLOBS` says."""
 
 
 class BlobFolder:
@@ -53,11 +63,11 @@ class BlobFolder:
         """See `BlobFiles`."""
         return self._least_bytes
 
-    def put(self, checksum: str, data: bytes) -> None:
+    def put(self, checksum: str, data: bytes) -> bool:
         """See `BlobFiles`."""
         path = self._path(checksum)
         if path.is_file():
-            return
+            return True
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
@@ -72,7 +82,9 @@ class BlobFolder:
                     os.unlink(name)
                 raise
         except OSError as error:
-            raise DatabaseDiskError(str(self._folder), f"a blob cannot be written: {error}") from None
+            warn_unkept(str(self._folder), error)
+            return False
+        return True
 
     def get(self, checksum: str) -> bytes | None:
         """See `BlobFiles`."""

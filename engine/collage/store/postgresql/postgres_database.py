@@ -6,7 +6,8 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import psycopg
@@ -28,7 +29,16 @@ from collage.store.sql.session import Row, Session, Value
 
 T = TypeVar("T")
 
-_CONNECT_S = 10
+# A connection that a network drops silently is noticed within a minute or two.
+_DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "connect_timeout": 10,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+    }
+)
 _LONGEST_PAUSE_S = 2.0
 _CONFLICTS = 20
 """Conflicts with other writers after which work is given up."""
@@ -59,10 +69,11 @@ class PostgresSession:
         """See `Session`."""
         return self._connection.execute(_marked(statement), values).rowcount
 
-    def change_each(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
-        """See `Session`."""
+    def change_each(self, statement: str, rows: Iterable[Sequence[Value]]) -> int:
+        """See `Session`; all rows are sent at once."""
         with self._connection.cursor() as cursor:
             cursor.executemany(_marked(statement), list(rows))
+            return max(0, cursor.rowcount)
 
 
 def _marked(statement: str) -> Any:
@@ -87,7 +98,7 @@ class PostgresDatabase:
 
     def __init__(self, url: str, *, read_only: bool = False, patience_s: float = 60.0) -> None:
         try:
-            self._parameters: dict[str, Any] = {"connect_timeout": _CONNECT_S, **conninfo_to_dict(url)}
+            self._parameters: dict[str, Any] = {**_DEFAULTS, **conninfo_to_dict(url), "client_encoding": "utf8"}
         except psycopg.Error:  # its message has the URL, password and all
             raise DatabaseNameError("postgresql://...", "libpq does not understand this URL") from None
         self._read_only = read_only
@@ -111,7 +122,7 @@ class PostgresDatabase:
         return f"postgresql://{where['host']}{port}/{where['dbname']}"
 
     def _connect(self) -> psycopg.Connection[Row]:
-        connection = psycopg.connect(**self._parameters, autocommit=True)
+        connection = psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
         try:
             connection.execute(f"SET search_path TO {NAMESPACE}".encode())
             # whatever the server's default: acknowledged is durable
@@ -124,6 +135,9 @@ class PostgresDatabase:
         return connection
 
     def _prepare(self) -> None:
+        [(encoding,)] = self.read(lambda session: session.rows("SHOW server_encoding"))
+        if encoding != "UTF8":
+            raise DatabaseError(self.url, f"its encoding is {encoding}; create it with ENCODING 'UTF8'")
         version = self.read(found_version)
         if version > SCHEMA_VERSION:
             reason = f"it has schema version {version}, this Collage reads up to {SCHEMA_VERSION}"

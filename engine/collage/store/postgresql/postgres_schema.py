@@ -65,7 +65,9 @@ def bring_up_to_date(session: Session) -> None:
     session.rows("SELECT pg_advisory_xact_lock(?)", (_LOCK,))
     if found_version(session) >= SCHEMA_VERSION:
         return
-    session.change(f"CREATE SCHEMA IF NOT EXISTS {NAMESPACE}")
+    # looked at first: who may not create schemas may use one that was made for them
+    if not session.rows("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?", (NAMESPACE,)):
+        session.change(f"CREATE SCHEMA {NAMESPACE}")
     for statement in _TABLES:
         session.change(statement)
     session.change("CREATE TABLE schema_version (version BIGINT NOT NULL)")

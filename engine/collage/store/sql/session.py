@@ -20,8 +20,8 @@ class Session(Protocol):
     def change(self, statement: str, values: Sequence[Value] = ()) -> int:
         """Run a statement and return how many rows it changed."""
 
-    def change_each(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
-        """Run a statement once for each row of values."""
+    def change_each(self, statement: str, rows: Iterable[Sequence[Value]]) -> int:
+        """Run a statement once for each row of values, and return how many rows it changed."""
 
 
 class Database(Protocol):

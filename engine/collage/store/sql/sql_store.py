@@ -79,7 +79,7 @@ class SqlStore(TypedDocuments):
     def append_all(self, records: Iterable[TuningRecord]) -> int:
         """See `TuningStore`."""
         rows = [_row(record) for record in records]
-        return self._database.write(lambda session: sum([session.change(_INSERT, row) for row in rows]))
+        return self._database.write(lambda session: session.change_each(_INSERT, rows))
 
     def records(
         self, key: RecordKey, purpose: Purpose | None = None, *, any_plugin: bool = False
@@ -177,8 +177,8 @@ class SqlStore(TypedDocuments):
             return
         checksum = hashlib.sha256(data).hexdigest()
         in_files = self._files is not None and len(data) > self._files.least_bytes
-        if self._files is not None and in_files:
-            self._files.put(checksum, data)  # first: what the database names is there
+        if self._files is not None and in_files and not self._files.put(checksum, data):
+            return  # it goes first, so that what the database names is there
 
         place = (space.toolchain, space.fingerprint, key)
 
@@ -186,7 +186,8 @@ class SqlStore(TypedDocuments):
             before = session.rows(f"SELECT checksum FROM blob WHERE {_PLACE}", place)
             session.change(
                 "INSERT INTO content (checksum, size, place, data) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (checksum) DO NOTHING",
+                "ON CONFLICT (checksum) DO UPDATE SET place = excluded.place, data = excluded.data "
+                "WHERE content.place <> excluded.place",
                 (checksum, len(data), _IN_FILES if in_files else "", b"" if in_files else data),
             )
             session.change(
@@ -235,7 +236,7 @@ class SqlStore(TypedDocuments):
             "INSERT INTO document (kind, name, version, body, written) VALUES (?, ?, ?, ?, ?) "
             f"ON CONFLICT (kind, name) {conflict}"
         )
-        return self._database.write(lambda session: sum([session.change(statement, row) for row in rows]))
+        return self._database.write(lambda session: session.change_each(statement, rows))
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""

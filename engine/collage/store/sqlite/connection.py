@@ -24,7 +24,7 @@ from collage.store.errors import (
     DatabaseReadOnlyError,
     DatabaseVersionError,
 )
-from collage.store.sqlite.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION, create, upgrade
+from collage.store.sqlite.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION, copy_readable, create, upgrade
 from collage_core.ir.io.special_files import why_no_file
 
 _KINDS: dict[int, type[DatabaseError]] = {
@@ -103,7 +103,7 @@ def connect(path: Path, read_only: bool, busy_timeout_s: float, *, salvage: bool
             _identify(connection, url, read_only)
             if read_only:
                 if _version(connection) < SCHEMA_VERSION:
-                    connection = _upgraded_copy(connection)
+                    connection = _upgraded_copy(connection, salvage=salvage)
             else:
                 _require_writable(connection)
                 _require_sound(connection, url)
@@ -229,11 +229,19 @@ def _upgrade(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _upgraded_copy(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a copy in memory that is up to date and cannot be written, and close the connection."""
+def _upgraded_copy(connection: sqlite3.Connection, *, salvage: bool) -> sqlite3.Connection:
+    """Return a copy in memory that is up to date and cannot be written, and close the connection.
+
+    Args:
+        connection: To the database.
+        salvage: Whether it may be damaged: what can be read of it is copied then.
+    """
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
-        connection.backup(copy)
+        if salvage:
+            copy_readable(connection, copy)
+        else:
+            connection.backup(copy)
         _upgrade(copy)
         copy.execute("PRAGMA query_only = ON")
     except BaseException:

@@ -29,9 +29,9 @@ class SqliteSession:
         """See `Session`."""
         return self._connection.execute(statement, values).rowcount
 
-    def change_each(self, statement: str, rows: Iterable[Sequence[Value]]) -> None:
+    def change_each(self, statement: str, rows: Iterable[Sequence[Value]]) -> int:
         """See `Session`."""
-        self._connection.executemany(statement, rows)
+        return max(0, self._connection.executemany(statement, rows).rowcount)  # -1 of no rows
 
 
 class SqliteDatabase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 from typing import Any, Final
@@ -80,6 +81,30 @@ def upgrade(connection: sqlite3.Connection) -> None:
         connection.execute(statement, (time.time(),))
     for table in ("record", "attempt", "blob", "document", "plan"):
         connection.execute(f"DROP TABLE IF EXISTS old_{table}")
+
+
+def copy_readable(source: sqlite3.Connection, copy: sqlite3.Connection) -> None:
+    """Copy what can be read of a database that may be damaged: its tables, each up to where reading fails.
+
+    Rows behind the damage are looked for from the other end.
+
+    Args:
+        source: The database.
+        copy: An empty one.
+    """
+    tables = source.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL").fetchall()
+    for name, statement in tables:
+        if name.startswith("sqlite_"):
+            continue
+        copy.execute(statement)
+        for order in ("", " ORDER BY rowid DESC"):
+            with contextlib.suppress(sqlite3.Error):  # a table without rowids has no other end
+                for row in source.execute(f"SELECT * FROM {name}{order}"):
+                    marks = ", ".join("?" * len(row))
+                    copy.execute(f"INSERT OR IGNORE INTO {name} VALUES ({marks})", row)
+    for pragma in ("application_id", "user_version"):
+        [(number,)] = source.execute(f"PRAGMA {pragma}").fetchall()
+        copy.execute(f"PRAGMA {pragma} = {number}")
 
 
 def _sign(connection: sqlite3.Connection) -> None:

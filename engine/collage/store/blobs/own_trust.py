@@ -1,9 +1,10 @@
-"""A store that others write to, with the blobs of this user alone."""
+"""A store that others write to, with what only this user is believed of in one of their own."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from types import TracebackType
 
 from collage.store.documents import TypedDocuments
@@ -11,21 +12,38 @@ from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument,
 from collage.store.tuning_store import Damaged, Removal, StoreStats, TuningStore
 
 
-class OwnBlobs(TypedDocuments):
+_OWN_KINDS = frozenset({"optimization", "verification"})
+"""Kinds of documents by which work is left out that would find out whether a package is right."""
+
+
+class OwnTrust(TypedDocuments):
     """See `TuningStore`.
 
     Records and documents are numbers: who may write them can mislead a search, and what it decides is measured and
     verified again. Blobs are what toolchains load as their own work, compiled code among them: who may write them can
-    run code here. So they are those of this user, unless the user trusts everybody who may write to the store.
+    run code here. Verifications say that nothing need be verified again. So these are those of this user, unless the
+    user trusts everybody who may write to the store.
 
     Args:
-        shared: Has records, attempts and documents.
-        own: Has blobs.
+        shared: Has records, attempts and other documents.
+        own: Opens the store that has blobs and verifications; called when they are first asked for.
     """
 
-    def __init__(self, shared: TuningStore, own: TuningStore) -> None:
+    def __init__(self, shared: TuningStore, own: Callable[[], TuningStore]) -> None:
         self._shared = shared
-        self._own = own
+        self._open_own = own
+        self._opened: TuningStore | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def _own(self) -> TuningStore:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open_own()
+            return self._opened
+
+    def _of(self, kind: str) -> TuningStore:
+        return self._own if kind in _OWN_KINDS else self._shared
 
     @property
     def url(self) -> str:
@@ -82,21 +100,28 @@ class OwnBlobs(TypedDocuments):
 
     def put_stored(self, document: StoredDocument) -> None:
         """See `TuningStore`."""
-        self._shared.put_stored(document)
+        self._of(document.kind).put_stored(document)
 
     def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
         """See `TuningStore`."""
-        return self._shared.put_all_stored(documents, replace=replace)
+        every = list(documents)
+        own = [each for each in every if each.kind in _OWN_KINDS]
+        written = self._own.put_all_stored(own, replace=replace) if own else 0
+        return written + self._shared.put_all_stored((each for each in every if each not in own), replace=replace)
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
-        return self._shared.get_stored(kind, name)
+        return self._of(kind).get_stored(kind, name)
 
     def document_keys(
         self, kind: str | None = None, prefix: str = "", *, before: float | None = None
     ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
-        return self._shared.document_keys(kind, prefix, before=before)
+        if kind is not None:
+            return self._of(kind).document_keys(kind, prefix, before=before)
+        shared = (each for each in self._shared.document_keys(None, prefix, before=before) if each[0] not in _OWN_KINDS)
+        own = (each for kind in _OWN_KINDS for each in self._own.document_keys(kind, prefix, before=before))
+        return tuple(sorted((*shared, *own)))
 
     def stats(self) -> StoreStats:
         """See `TuningStore`."""
@@ -108,19 +133,23 @@ class OwnBlobs(TypedDocuments):
         return self._shared.attempt_keys()
 
     def remove(self, removal: Removal) -> None:
-        """See `TuningStore`; blobs go first, each of the two stores all or not at all."""
-        if removal.blobs:
-            self._own.remove(Removal(blobs=removal.blobs))
-        self._shared.remove(dataclasses.replace(removal, blobs=frozenset()))
+        """See `TuningStore`; what is this user's own goes first, each of the two stores all or not at all."""
+        documents = frozenset(each for each in removal.documents if each[0] in _OWN_KINDS)
+        own = Removal(blobs=removal.blobs, documents=documents)
+        if own:
+            self._own.remove(own)
+        shared = dataclasses.replace(removal, blobs=frozenset(), documents=removal.documents - documents)
+        self._shared.remove(shared)
 
     def close(self) -> None:
         """See `TuningStore`."""
         try:
-            self._own.close()
+            if self._opened is not None:
+                self._opened.close()
         finally:
             self._shared.close()
 
-    def __enter__(self) -> OwnBlobs:
+    def __enter__(self) -> OwnTrust:
         return self
 
     def __exit__(
