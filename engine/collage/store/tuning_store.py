@@ -20,6 +20,9 @@ MAX_BLOB_BYTES = 512 << 20
 
 _LONGEST_KEY = 400
 
+OWN_KINDS = frozenset({"optimization", "verification"})
+"""Kinds of documents by which work is left out that would find out whether a package is right: one's own count only."""
+
 MAX_ATTEMPTS = 2
 """Attempts without an outcome after which a candidate is skipped, because it kills the measuring process."""
 

@@ -239,10 +239,32 @@ class TuningStoreConformance:
         store.put_stored(stored)
         assert store.get_document(Note, "n") == Note(text="t")
 
-        with MemoryStore() as other:
-            other.put_stored(dataclasses.replace(stored, **change))
+        other = dataclasses.replace(stored, **change)
+        store.remove(Removal(documents=frozenset({("note", "n")})))
+        store.put_stored(other)
 
-            assert other.get_document(Note, "n") is None
+        assert store.get_document(Note, "n") is None
+        assert store.get_stored(other.kind, other.name) == other
+
+    def test_the_first_document_of_a_name_stays(self, store: TuningStore) -> None:
+        assert store.keep_first("n", Note(text="first")) == Note(text="first")
+        assert store.keep_first("n", Note(text="second")) == Note(text="first")
+        assert store.get_document(Note, "n") == Note(text="first")
+        assert store.keep_first("other", Note(text="second")) == Note(text="second")
+
+    def test_one_that_is_not_understood_gives_way_to_the_first_that_is(self, store: TuningStore) -> None:
+        store.put_stored(StoredDocument(kind="note", name="n", version=1, body={"text": "old"}))
+
+        assert store.keep_first("n", Note(text="first")) == Note(text="first")
+        assert store.get_document(Note, "n") == Note(text="first")
+
+    def test_keys_of_a_toolchains_cache_may_be_long(self, store: TuningStore) -> None:
+        cache = StoredBlobs(store, SPACE)
+        keys = ["".join(chr(0x4E00 + (7 * place + seed) % 20000) for place in range(5000)) for seed in range(2)]
+        for number, key in enumerate(keys):
+            cache.put(key, bytes([number]))
+
+        assert [cache.get(key) for key in keys] == [b"\0", b"\1"]
 
     def test_a_document_is_json(self, store: TuningStore) -> None:
         with pytest.raises(ValueError, match="JSON"):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from collage.build.wrong_plans import WrongPlans
 from collage.commands.optimize import optimize
 from collage.commands.stores.resolve import resolve
 from collage.options import OptimizeOptions
+from collage.resolve.noting import takes_of
+from collage.resolve.saved_machine import machine_named
+from collage.setup.workload import Workload
 from collage.store import export_lines, import_lines, open_database
 from collage_core.errors import UsageError
 from tests.integration.commands.environments import Environment
@@ -72,10 +78,9 @@ def test_the_plan_is_the_one_that_was_found_there(
 
     assert (tmp_path / "plan.json").read_bytes() == plans[without]
     assert found.report.measured_ms is not None
-    assert found.report.measured_ms is not None
 
 
-def test_for_another_objective_the_samples_are_looked_at_again(
+def test_for_another_objective_costs_decide_where_no_race_was_for_it(
     optimized: tuple[Path, Path, dict[str, bytes]],
 ) -> None:
     model, copy, _ = optimized
@@ -99,6 +104,44 @@ def test_what_the_store_does_not_know_is_said(optimized: tuple[Path, Path, dict[
         resolve(model, options(copy, toolchains="tensorrt"))
     with pytest.raises(UsageError, match="optimize with that bound there"):
         resolve(model, options(copy, max_error=0.1))
+
+
+def test_a_plan_that_was_wrong_there_is_not_chosen(
+    optimized: tuple[Path, Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    model, copy, _ = optimized
+    with few_rounds():
+        first = resolve(model, options(copy))
+        with open_database(shutil.copy(copy, tmp_path / "copy")) as store:
+            host = machine_named(store, None)
+            workload = Workload(model)
+            wrong = WrongPlans(store, workload.sha256, workload.key, host, first.report.threads)
+            plugins = {take.target.toolchain: take.plugin for take in takes_of(store, host, workload.graph)}
+            wrong.note(first.plan, [plugins[name] for name in first.plan.toolchains], "its numbers are off")
+        second = resolve(model, options(tmp_path / "copy"))
+
+    assert second.plan.key != first.plan.key
+    assert second.report.notes == (
+        *first.report.notes,
+        f"{first.plan.name} was the fastest and was not kept there: its numbers are off",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"search": "two-level"}, "two-level search runs whole plans"),
+        ({"load_plan": "plan.json"}, "a plan file, rules of your own and a runner are for optimize"),
+        ({"runner": "local"}, "a plan file, rules of your own and a runner are for optimize"),
+    ],
+)
+def test_what_a_store_cannot_know_is_refused(
+    more: dict[str, Any], said: str, optimized: tuple[Path, Path, dict[str, bytes]]
+) -> None:
+    model, copy, _ = optimized
+
+    with pytest.raises(UsageError, match=said):
+        resolve(model, options(copy, **more))
 
 
 @pytest.mark.slow

@@ -78,7 +78,8 @@ def export(output: Path, tuning_db: str | None) -> None:
 _cached_files_option = click.option(
     "--cached-files",
     is_flag=True,
-    help="Also what toolchains cached, compiled code among it: only from those whose programs you would run.",
+    help="Also what toolchains cached, compiled code among it, and which packages were verified: only from those "
+    "whose programs you would run.",
 )
 
 

@@ -9,11 +9,7 @@ from types import TracebackType
 
 from collage.store.documents import TypedDocuments
 from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord
-from collage.store.tuning_store import Damaged, Removal, StoreStats, TuningStore
-
-
-_OWN_KINDS = frozenset({"optimization", "verification"})
-"""Kinds of documents by which work is left out that would find out whether a package is right."""
+from collage.store.tuning_store import OWN_KINDS, Damaged, Removal, StoreStats, TuningStore
 
 
 class OwnTrust(TypedDocuments):
@@ -43,7 +39,7 @@ class OwnTrust(TypedDocuments):
             return self._opened
 
     def _of(self, kind: str) -> TuningStore:
-        return self._own if kind in _OWN_KINDS else self._shared
+        return self._own if kind in OWN_KINDS else self._shared
 
     @property
     def url(self) -> str:
@@ -105,7 +101,7 @@ class OwnTrust(TypedDocuments):
     def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
         """See `TuningStore`."""
         every = list(documents)
-        own = [each for each in every if each.kind in _OWN_KINDS]
+        own = [each for each in every if each.kind in OWN_KINDS]
         written = self._own.put_all_stored(own, replace=replace) if own else 0
         return written + self._shared.put_all_stored((each for each in every if each not in own), replace=replace)
 
@@ -119,8 +115,8 @@ class OwnTrust(TypedDocuments):
         """See `TuningStore`."""
         if kind is not None:
             return self._of(kind).document_keys(kind, prefix, before=before)
-        shared = (each for each in self._shared.document_keys(None, prefix, before=before) if each[0] not in _OWN_KINDS)
-        own = (each for kind in _OWN_KINDS for each in self._own.document_keys(kind, prefix, before=before))
+        shared = (each for each in self._shared.document_keys(None, prefix, before=before) if each[0] not in OWN_KINDS)
+        own = (each for kind in OWN_KINDS for each in self._own.document_keys(kind, prefix, before=before))
         return tuple(sorted((*shared, *own)))
 
     def stats(self) -> StoreStats:
@@ -134,7 +130,7 @@ class OwnTrust(TypedDocuments):
 
     def remove(self, removal: Removal) -> None:
         """See `TuningStore`; what is this user's own goes first, each of the two stores all or not at all."""
-        documents = frozenset(each for each in removal.documents if each[0] in _OWN_KINDS)
+        documents = frozenset(each for each in removal.documents if each[0] in OWN_KINDS)
         own = Removal(blobs=removal.blobs, documents=documents)
         if own:
             self._own.remove(own)
