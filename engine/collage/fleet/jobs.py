@@ -170,6 +170,6 @@ def from_bytes(data: bytes) -> Any:
     parser = FrameParser()
     parser.feed(data)
     frames = list(parser.frames())
-    if len(frames) != 1 or frames[0].attachments:
+    if len(frames) != 1 or frames[0].attachments or parser.mid_frame:
         raise WireError("a job is one frame without attachments")
     return CODEC.decode(frames[0])

@@ -80,12 +80,13 @@ def test_every_kind_is_looked_at_here() -> None:
         b"garbage",
         to_bytes(MESSAGES[0]) * 2,
         to_bytes(MESSAGES[0])[:-1],
+        to_bytes(MESSAGES[0]) + b"CLG",
         Frame(kind="hello", id=0, body={"toolchain": "t", "failure": ""}).encode(),
         Frame(kind="ask_description", id=0, body={"toolchains": ["a"], "path": "/etc"}).encode(),
         Frame(kind="ask_description", id=0, body={"toolchains": "a"}).encode(),
         Frame(kind="ask_description", id=0, body={"toolchains": ["a"]}, attachments={"x": b"y"}).encode(),
     ],
-    ids=["nothing", "garbage", "two", "cut", "a worker's message", "another field", "another type", "an attachment"],
+    ids=["nothing", "garbage", "two", "cut", "more", "a worker's message", "another field", "another type", "an attachment"],
 )
 def test_what_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):
