@@ -4,8 +4,8 @@ Usage:
     python -m benchmarks.store_queries --postgres URL --work DIR [--results FILE.json] [--runs N]
 
 `URL` names an empty database of a server on this machine. A cold run fills a SQLite database, which is copied to the
-server. Then each warm run searches, builds and decides again over what is known, in a process of its own; the two stores
-take turns. Every statement counts as a query.
+server. Then each warm run searches, builds and decides again over what is known, in a process of its own; the two
+stores take turns. Every statement counts as a query.
 
 Exits with 1 if a warm run issues more than 60 queries, or takes more than a tenth longer over PostgreSQL.
 """
@@ -91,7 +91,7 @@ def ratio(report: Mapping[str, Any]) -> tuple[float, float, float]:
 
 def most_queries(report: Mapping[str, Any], store: str) -> int:
     """Return the queries of the run with most."""
-    return max(sum(each["queries"].values()) for each in report["runs"][store])
+    return max(int(sum(each["queries"].values())) for each in report["runs"][store])
 
 
 def lost(report: Mapping[str, Any]) -> list[str]:
@@ -109,9 +109,9 @@ def lost(report: Mapping[str, Any]) -> list[str]:
 def markdown(report: Mapping[str, Any]) -> str:
     """Format the results as a page."""
     how = (
-        "A warm `optimize` of a 12-layer BERT (ONNX Runtime and OpenVINO, default settings): all that it asks for is in "
-        f"the tuning database. {len(report['runs'][STORES[0]])} runs over each store, in turns, each in a process of its "
-        "own; the server is on the same machine. Every statement is a query."
+        "A warm `optimize` of a 12-layer BERT (ONNX Runtime and OpenVINO, default settings): all that it asks for is "
+        f"in the tuning database. {len(report['runs'][STORES[0]])} runs over each store, in turns, each in a process "
+        "of its own; the server is on the same machine. Every statement is a query."
     )
     lines = head("Queries of a search", report["environment"], how, "one process and its workers")
     rows = []
@@ -138,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run everything; return 1 if a figure does not hold."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["--one"]:
-        model, database, report = given[1:]
-        one_run(Path(model), database, Path(report))
+        given_model, database, to = given[1:]
+        one_run(Path(given_model), database, Path(to))
         return 0
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store_queries", description=__doc__)
     parser.add_argument("--postgres", required=True, metavar="URL", help="an empty database on this machine")

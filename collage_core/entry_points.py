@@ -48,7 +48,9 @@ def discovered(
         What was loaded, by the sorted names of the entry points, and the failures.
     """
     owners: dict[str, list[EntryPoint]] = {}
-    for entry in importlib.metadata.entry_points(group=group, **({} if only is None else {"name": only})):
+    for entry in importlib.metadata.entry_points(group=group):
+        if only not in (None, entry.name):
+            continue
         owners.setdefault(entry.name, []).append(entry)
     loaded: dict[str, T] = {}
     failures: list[PluginFailure] = []

@@ -153,8 +153,8 @@ class OptimizeOptions:
         ranges: One of `RANGES`: ranges of 8-bit integers are those of all numbers in the samples (`"minmax"`), the
             narrowest that hold 99.99 % of them (`"percentile"`), or those that lose least information (`"entropy"`).
         tuning_db: URL of the tuning database; the user's own if None.
-        runner: Whose machines measure candidates (`"ray://host:10001"`); this one does if None. Those take part that are
-            of this machine's kind, with the same versions of all that is installed.
+        runner: Whose machines measure candidates (`"ray://host:10001"`); this one does if None. Those take part that
+            are of this machine's kind, with the same versions of all that is installed.
         split_hosts: Whether such a machine measures several candidates at once, each on cores of its own; None to find
             out whether they slow each other there.
         threads: CPU threads; one per physical core if None.

@@ -13,9 +13,9 @@ from typing import Any
 
 from collage.build.assemble import Assembled, assemble
 from collage.build.reference_runs import LEAST_S, ReferenceRuns
-from collage.build.verify import DEADLINE_S, Sample, Verified, verify, verify_in_turn
-from collage.build.wrong_kernel import PlanTrial
-from collage.build.wrong_plans import WrongPlans
+from collage.build.verifying.verify import DEADLINE_S, Sample, Verified, verify, verify_in_turn
+from collage.build.verifying.wrong_kernel import PlanTrial
+from collage.build.verifying.wrong_plans import WrongPlans
 from collage.errors import (
     ModelCostError,
     PlanBuildError,

@@ -85,10 +85,10 @@ def optimize_all(
     A package is written as soon as it is made. Run it again to go on where it was ended: packages of the same models,
     options and libraries are kept. The command ends with status 1 if a model has no package somewhere.
     """
-    from collage.commands.optimize_all import optimize_all as optimize_models
+    from collage.commands.optimizing.optimize_all import optimize_all as optimize_models
     from collage.options import OptimizeOptions
     from collage.report.documents.codec import to_json
-    from collage.report.text.batch_table import batch_summary
+    from collage.report.text.fact_tables import batch_summary
 
     options = OptimizeOptions(
         toolchains=toolchains,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from collage.build.assemble import Assembled
 from collage.build.plan_builder import PlanBuilder
-from collage.build.verify import Verified
+from collage.build.verifying.verify import Verified
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Decision, decide
 from collage.decide.races.saved_races import EndToEndTimings

@@ -83,14 +83,14 @@ def measured(
                 reached.append(key)
                 running[id(candidate)] = candidate
                 yield candidate
-                if known and purpose == "select" and running.pop(id(candidate), None):
-                    settle(candidate)  # nothing was measured
+                if known and purpose == "select" and id(candidate) in running:  # nothing was measured
+                    settle(running.pop(id(candidate)))
 
     def done(step: Step) -> None:
         """Take note of one that was measured."""
         _tell(exploration, step)
-        if running.pop(id(step.candidate), None):
-            settle(step.candidate)
+        if id(step.candidate) in running:
+            settle(running.pop(id(step.candidate)))
 
     setup.source.measure(chosen(), purpose, done, brief=brief)
     for candidate in running.values():  # one with the record of another

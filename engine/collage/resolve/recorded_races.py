@@ -6,11 +6,16 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
-from collage.build.wrong_plans import WrongPlans
+from collage.build.verifying.wrong_plans import WrongPlans
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import decide
 from collage.decide.feedback import WithFeedback, with_feedback
 from collage.decide.races.saved_races import EndToEndTimings, SavedRaces, distinct, now
+from collage.measure.budget import Budget
+from collage.options import OptimizeOptions
+from collage.resolve.elsewhere import Elsewhere
+from collage.setup.workload import Workload
+from collage.store import TuningStore
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.errors import CollageError
@@ -66,6 +71,37 @@ class RecordedRaces:
         self._plugins = plugins
         self._seed = seed
         self._tie_breaking = tie_breaking
+
+    @classmethod
+    def of(
+        cls,
+        options: OptimizeOptions,
+        store: TuningStore,
+        workload: Workload,
+        machine: Elsewhere,
+        tie_breaking: TieBreaking,
+    ) -> RecordedRaces:
+        """Return the races of a model on a machine, as they are kept under the options of `optimize`.
+
+        Args:
+            options: What the user said.
+            store: Has them.
+            workload: The model.
+            machine: The machine.
+            tie_breaking: Whom to prefer where a race cannot tell.
+        """
+        saved = SavedRaces.under(
+            options,
+            database=store,
+            workload=workload,
+            host=machine.host,
+            threads=machine.threads,
+            tolerance=machine.source.settings.inexact_tolerance.relative,
+            plugins=machine.plugins,
+            budget_s=Budget.begin(options.budget_s).racing.seconds,
+        )
+        wrong = WrongPlans(store, workload.sha256, workload.key, machine.host, machine.threads)
+        return cls(saved, wrong, machine.plugins, seed=options.seed, tie_breaking=tie_breaking)
 
     def choose(self, pool: CandidatePool, plans: Sequence[Plan], usual_us: float | None) -> Chosen:
         """Return the plan that is kept there, or would be.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collage.build.wrong_plans import WrongPlans
 from collage.control.choices import UserChoices
-from collage.decide.races.saved_races import SavedRaces
 from collage.decide.shortlist import shortlist
 from collage.explore.by_options import explore
-from collage.measure.budget import Budget
 from collage.options import OptimizeOptions
 from collage.report.progress import Progress
 from collage.resolve.elsewhere import Elsewhere
@@ -18,6 +15,7 @@ from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
 from collage.store import TuningStore
 from collage_core.contract import Host
+
 
 def resolve_on(
     store: TuningStore, host: Host, workload: Workload, options: OptimizeOptions, progress: Progress
@@ -45,18 +43,7 @@ def resolve_on(
         source, pins = machine.source, graph_choices.pins
         pool = explore(source, machine.pool, rules, options, pins, (), progress).pool
         plans, notes = shortlist(pool, targets, options.effective.challengers, source, user.tie_breaking)
-        saved = SavedRaces.under(
-            options,
-            database=store,
-            workload=workload,
-            host=host,
-            threads=machine.threads,
-            tolerance=source.settings.inexact_tolerance.relative,
-            plugins=machine.plugins,
-            budget_s=Budget.begin(options.budget_s).racing.seconds,
-        )
-        wrong = WrongPlans(store, workload.sha256, workload.key, host, machine.threads)
-        races = RecordedRaces(saved, wrong, machine.plugins, seed=options.seed, tie_breaking=user.tie_breaking)
+        races = RecordedRaces.of(options, store, workload, machine, user.tie_breaking)
         chosen = races.choose(pool, plans, source.usual_calibration_us)
         report = report_of(
             machine,

@@ -1,8 +1,8 @@
 """Physical CPU cores to oneself: a name per core that the system gives to one process, and takes back when it ends.
 
 Resources of a cluster are logical: two clusters, or two nodes on one machine, know nothing of each other. The names are
-those of Unix sockets in Linux's abstract namespace (unix(7)): no files, so no permissions, no links and nothing to clean
-up, and the same for all users of a machine and its containers that share a network.
+those of Unix sockets in Linux's abstract namespace (unix(7)): no files, so no permissions, no links and nothing to
+clean up, and the same for all users of a machine and its containers that share a network.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from collage.devices.this_host import this_host
 from collage.errors import WireError
@@ -61,7 +62,7 @@ class LocalRunner:
                 self._server.interrupt()
             try:
                 closed.result(_AGAIN_S)  # what it had not started yet when it was interrupted is next
-            except TimeoutError:
+            except concurrent.futures.TimeoutError:
                 continue
         self._thread.shutdown()
 

@@ -18,6 +18,7 @@ from collage.temporary_folders import TemporaryFolder
 from collage_core.error_text import one_line
 from collage_core.errors import CollageError
 
+
 def main() -> None:
     """Answer one job."""
     parser = argparse.ArgumentParser(prog="python -m collage.serve.optimize_main", description=__doc__)

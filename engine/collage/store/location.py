@@ -13,7 +13,7 @@ import platformdirs
 
 from collage.store.blobs.blob_files import BlobFiles, BlobFolder
 from collage.store.blobs.own_trust import OwnTrust
-from collage.store.errors import DatabaseNameError
+from collage.store.errors import DatabaseError, DatabaseNameError
 from collage.store.memory import MemoryStore
 from collage.store.sqlite.sqlite_store import SqliteStore
 from collage.store.tuning_store import TuningStore

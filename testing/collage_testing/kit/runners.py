@@ -14,6 +14,7 @@ Its machines need nothing besides the engine: the toolchain `reference` measures
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,7 +181,7 @@ class RunnerConformance:
             assert isinstance(answer, Interference)
             spans.append((answer.runs[0][0], sum(answer.runs[-1])))
         spans.sort()
-        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
     def test_once_closed_it_runs_nothing(self, runner: Runner, host: RunnerHost) -> None:
         runner.close()

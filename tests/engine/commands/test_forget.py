@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from collage.build.verify import Verified
+from collage.build.verifying.verify import Verified
 from collage.commands.optimizing.up_to_date import Concluded
 from collage.commands.stores.forget import is_meant, known_of
 from collage.decide.races.saved_races import SavedRace

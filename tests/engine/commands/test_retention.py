@@ -109,4 +109,3 @@ def test_removals_together_remove_all() -> None:
     assert together([one, other]) == Removal(
         records=frozenset({"a", "b"}), attempts=frozenset({KEY}), documents=frozenset({("k", "n")})
     )
-

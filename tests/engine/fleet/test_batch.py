@@ -31,7 +31,7 @@ def answered(host: str, ask: Any) -> Interference:
 
 
 def run(runner: FakeRunner, what: list[Task], told: list[str] | None = None) -> list[Done]:
-    return list(run_all(runner, what, HOSTS, [].append if told is None else told.append))
+    return list(run_all(runner, what, HOSTS, ([] if told is None else told).append))
 
 
 def test_each_runs_once_on_a_machine_of_its_kind() -> None:

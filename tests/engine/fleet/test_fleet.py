@@ -128,9 +128,7 @@ def test_a_machine_in_two_parts_is_used_at_once_if_they_do_not_slow_each_other(
 
 
 @pytest.mark.parametrize(("split", "width"), [(True, 2), (False, 1)])
-def test_the_user_may_decide_that(
-    split: bool, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_user_may_decide_that(split: bool, width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     runner = FakeRunner(["a"], serving({"a": SAME}, 1.5), cores=2, at_once=2)
 
     assert opened(monkeypatch, tmp_path, runner, split) == (width, ())

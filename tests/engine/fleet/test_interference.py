@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from collage.fleet.interference import slowdown
-from collage.serve.interference_work import interference
 from collage.fleet.jobs import AskInterference, Interference
+from collage.serve.interference_work import interference
 from collage_core.errors import RunnerError
 from tests.engine.fleet.fake_runner import FakeRunner
 

@@ -32,7 +32,13 @@ MESSAGES: tuple[Any, ...] = (
     AskDescription(toolchains=("a", "b")),
     AskDescription(toolchains=None),
     Description(
-        host=HOST, leased=HOST, boot="b", judge=5, targets={"t": (TARGET,)}, plugins={"t": "collage-t 1"}, unusable={"u": "why"}
+        host=HOST,
+        leased=HOST,
+        boot="b",
+        judge=5,
+        targets={"t": (TARGET,)},
+        plugins={"t": "collage-t 1"},
+        unusable={"u": "why"},
     ),
     Measured(samples_us=(1.5, 2.5), warmup_runs=3, calls_per_sample=1),
     Refused(reason="no"),
@@ -70,7 +76,9 @@ def test_a_request_to_measure_arrives_as_it_was_sent(tmp_path: Path) -> None:
 
 
 def test_every_kind_is_looked_at_here() -> None:
-    assert {type(message).__name__ for message in MESSAGES} | {"AskMeasure"} == {each.__name__ for each in JOBS.values()}
+    assert {type(message).__name__ for message in MESSAGES} | {"AskMeasure"} == {
+        each.__name__ for each in JOBS.values()
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,10 +91,20 @@ def test_every_kind_is_looked_at_here() -> None:
         to_bytes(MESSAGES[0]) + b"CLG",
         Frame(kind="hello", id=0, body={"toolchain": "t", "failure": ""}).encode(),
         Frame(kind="ask_description", id=0, body={"toolchains": ["a"], "path": "/etc"}).encode(),
-        Frame(kind="ask_description", id=0, body={"toolchains": "a"}).encode(),
+        Frame(kind="ask_description", id=0, body={"toolchains": 5}).encode(),
         Frame(kind="ask_description", id=0, body={"toolchains": ["a"]}, attachments={"x": b"y"}).encode(),
     ],
-    ids=["nothing", "garbage", "two", "cut", "more", "a worker's message", "another field", "another type", "an attachment"],
+    ids=[
+        "nothing",
+        "garbage",
+        "two",
+        "cut",
+        "more",
+        "a worker's message",
+        "another field",
+        "another type",
+        "an attachment",
+    ],
 )
 def test_what_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -12,6 +14,7 @@ from collage.store.blobs.blob_bucket import BlobBucket
 from collage.store.blobs.blob_files import BlobFiles, BlobFolder, UnkeptBlobWarning
 from collage.store.errors import DatabaseNameError
 
+Make: TypeAlias = Callable[[Path], BlobFiles]
 SPACE = BlobSpace(toolchain="t", fingerprint="f")
 LARGE = b"large" * 100
 
@@ -26,7 +29,7 @@ def bucket(path: Path) -> BlobFiles:
 
 
 @pytest.mark.parametrize("make", [folder, bucket])
-def test_large_bytes_are_there_and_small_ones_in_the_database(make: type[BlobFiles], tmp_path: Path) -> None:
+def test_large_bytes_are_there_and_small_ones_in_the_database(make: Make, tmp_path: Path) -> None:
     files = make(tmp_path)
     with SqliteStore(tmp_path / "db", files=files) as store:
         store.put_blob(SPACE, "large", LARGE)
@@ -40,7 +43,7 @@ def test_large_bytes_are_there_and_small_ones_in_the_database(make: type[BlobFil
 
 
 @pytest.mark.parametrize("make", [folder, bucket])
-def test_the_place_of_bytes_changes_with_who_puts_them(make: type[BlobFiles], tmp_path: Path) -> None:
+def test_the_place_of_bytes_changes_with_who_puts_them(make: Make, tmp_path: Path) -> None:
     files = make(tmp_path)
     with SqliteStore(tmp_path / "db", files=files) as store:
         store.put_blob(SPACE, "k", LARGE)

@@ -89,6 +89,8 @@ def test_a_file_has_one_url(text: str, tmp_path: Path) -> None:
         open_database(f"@{file}")
 
 
-@pytest.mark.parametrize(("named", "shared"), [("postgresql://x/db", True), ("postgresql.sqlite3", False), ("memory:", False)])
+@pytest.mark.parametrize(
+    ("named", "shared"), [("postgresql://x/db", True), ("postgresql.sqlite3", False), ("memory:", False)]
+)
 def test_a_server_is_shared(named: str, shared: bool) -> None:
     assert is_shared(named) == shared

@@ -24,8 +24,8 @@ from collage.store import (
     import_lines,
 )
 from collage.store.blobs.blob_files import BlobFolder
-from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage.store.blobs.own_trust import OwnTrust
+from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage_testing.kit.tuning_stores import KEY, SPACE, Note, TuningStoreConformance, fill, measured
 
 

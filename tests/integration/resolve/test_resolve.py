@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collage.build.wrong_plans import WrongPlans
+from collage.build.verifying.wrong_plans import WrongPlans
 from collage.commands.optimize import optimize
 from collage.commands.stores.resolve import resolve
 from collage.options import OptimizeOptions

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from collage.build.verify import Verified
-from collage.build.wrong_plans import WrongPlan
+from collage.build.verifying.verify import Verified
+from collage.build.verifying.wrong_plans import WrongPlan
 from collage.commands.optimizing.up_to_date import Concluded
 from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name

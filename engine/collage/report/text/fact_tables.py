@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage.report import figures
+from collage.report.facts.batch_facts import BatchEntry, BatchReport
 from collage.report.facts.bench_facts import ApparentLoss, BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
@@ -192,6 +193,43 @@ def run_summary(report: RunReport) -> RenderableType:
             for reason, kernels in report.device_work.eager_reasons()
         ]
     return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
+
+
+def batch_summary(report: BatchReport) -> RenderableType:
+    """Render a line for each model on each machine, and below it why some have no package."""
+    machines = sorted({entry.machine for entry in report.entries})
+    names = {machine: f"m{number}" for number, machine in enumerate(machines, start=1)}
+    table = plain_table(
+        "model",
+        "on",
+        "best single",
+        ">ms",
+        "plan",
+        ">plan ms",
+        ">ratio",
+        ">error",
+        drop=("error", "plan", "best single"),
+    )
+    for entry in report.entries:
+        add_cells(table, entry.model, names[entry.machine], *_batch_cells(entry), style="" if entry.package else "red")
+    known = sum(bool(entry.package) and not entry.made for entry in report.entries)
+    lines = [f"{names[machine]}: {machine}" for machine in machines]
+    lines += [f"{entry.model} on {names[entry.machine]}: {entry.reason}" for entry in report.entries if entry.reason]
+    if known:
+        lines.append(f"{figures.counted(known, 'package was', 'packages were')} there already, made of the same")
+    lines += [f"note: {note}" for note in report.notes]
+    return Group(table, *map(Text, lines))
+
+
+def _batch_cells(entry: BatchEntry) -> tuple[str, ...]:
+    return (
+        entry.best_single or "-",
+        "-" if entry.best_single_ms is None else figures.milliseconds(entry.best_single_ms),
+        ", ".join(entry.toolchains) or "-",
+        "-" if entry.latency_ms is None else figures.milliseconds(entry.latency_ms),
+        "-" if entry.ratio is None else f"{entry.ratio:.3f}",
+        "-" if entry.max_error is None else figures.error(entry.max_error),
+    )
 
 
 def _apparent_loss(each: ApparentLoss) -> str:

@@ -30,7 +30,7 @@ class BlobBucket:
 
     @functools.cached_property
     def _opened(self) -> tuple[Any, str]:
-        """fsspec's file system, and the folder in it; opened when it is first needed."""
+        """Fsspec's file system, and the folder in it; opened when it is first needed."""
         try:
             import fsspec
 

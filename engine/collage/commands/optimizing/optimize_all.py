@@ -251,9 +251,7 @@ def _folder(fingerprint: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", fingerprint).strip("-")[:60] + f"-{digest}"
 
 
-def _made(
-    runner: Runner, jobs: Sequence[_Job], kinds: Mapping[str, _Kind], progress: Progress
-) -> list[BatchEntry]:
+def _made(runner: Runner, jobs: Sequence[_Job], kinds: Mapping[str, _Kind], progress: Progress) -> list[BatchEntry]:
     """Run jobs, and keep each package as it comes."""
     tasks = {id(task): (task, job) for job in jobs for task in [job.task()]}
     hosts = {fingerprint: kind.hosts for fingerprint, kind in kinds.items()}

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from collage.build.nan_probe import ENDED, NanProbe
-from collage.build.output_check import RANDOM_REASON, ValueJudge, random_values
 from collage.build.package_contender import TRIAL_CALL
 from collage.build.series_run import run_series
+from collage.build.verifying.nan_probe import ENDED, NanProbe
+from collage.build.verifying.output_check import RANDOM_REASON, ValueJudge, random_values
 from collage.errors import PlanRunError, TooInexactError, VerificationError
 from collage.measure.contenders.interleaved import Contender, ContenderProcess
 from collage.measure.wire.blobs import BlobStore
