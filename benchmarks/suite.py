@@ -23,6 +23,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.all_models import shapes, writers
+from benchmarks.judge.inputs import beside
 from benchmarks.models import MODELS
 from benchmarks.page import noting, written
 from benchmarks.suite_page import as_called, contender, markdown, table
@@ -53,6 +54,11 @@ class Model:
         self.found = work / f"{name}.optimize.json"
         self.compared = work / f"{name}.compare.json"
         self.quantised = work / f"{name}.int8.onnx"
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether it is one of the generator's."""
+        return self.name not in MODELS
 
     def judged(self, run: int) -> Path:
         """Report of one run of the judge."""
@@ -106,6 +112,8 @@ class Model:
         command = [sys.executable, "-m", "collage.cli", "optimize", str(self.model), "-o", str(package)]
         command += ["--toolchains", toolchains, "--preset", preset, "--json", str(report)]
         command += ["--tuning-db", str(report.with_suffix(".sqlite")), *shapes(self.model)]
+        if self.is_generated:  # some take indices, and a scatter to one place twice means nothing
+            command += ["--inputs", str(beside(self.model))]
         if self.max_error is not None:
             command += ["--max-error", str(self.max_error)]
         return command
@@ -122,7 +130,7 @@ class Model:
         reports = [json.loads(path.read_text(encoding="utf-8")) for path in judged]
         result = {
             "name": self.name,
-            "generated": self.name not in MODELS,
+            "generated": self.is_generated,
             "nodes": found["model"]["nodes"],
             "targets": targets_of(self.package),
             "plan": [

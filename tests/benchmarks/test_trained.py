@@ -19,7 +19,10 @@ from benchmarks.trained.votes import MINUS, PLUS, SYMBOLS, balance, votes
 from collage.setup.inputs.calibration import calibration_samples
 from collage_core.ir.graph.dataflow import DataflowGraph
 
-each_network = pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+each_network = pytest.mark.parametrize(
+    "network",
+    [pytest.param(each, marks=() if name == "cnn" else pytest.mark.slow, id=name) for name, each in NETWORKS.items()],
+)
 Sample = dict[str, np.ndarray[Any, Any]]
 
 

@@ -47,6 +47,15 @@ FOUND = {
     "RaisesInPredicate": r"predicate of 'Relu' failed: IndexError.*Answer Supported\(\).*\(collage_register_pred",
 }
 """What is said of each plugin that can be checked as an object."""
+LATE = (
+    "AllocatesPerCall",
+    "KeepsABuffer",
+    "NamesByOrder",
+    "NotDeterministic",
+    "RecompilesAtLoad",
+    "WrongOnTheSecondCall",
+)
+"""Those that are found late, after seconds each."""
 
 
 def test_what_has_no_fault_passes() -> None:
@@ -56,7 +65,9 @@ def test_what_has_no_fault_passes() -> None:
 @pytest.mark.guards(
     "a plugin breaks the contract in one of fifteen ways", "the conformance kit names it", area="toolchains"
 )
-@pytest.mark.parametrize("fault", FOUND)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=[pytest.mark.slow] if name in LATE else []) for name in FOUND]
+)
 def test_each_fault_is_named_with_what_to_do(fault: str) -> None:
     plugin = getattr(seeded_faults, fault)()
 

@@ -253,6 +253,7 @@ def test_plans_of_500_random_problems_are_within_the_bound_and_near_the_optimum(
     compare(range(500))
 
 
+@pytest.mark.slow
 def test_errors_that_add_in_squares_as_guessed_give_the_optimum() -> None:
     for seed in range(20):
         case = a_case("squares", seed)

@@ -81,6 +81,7 @@ def crossing(package: Path) -> list[onnx_ir.Value]:
 
 @pytest.mark.guards("a quantised model in the QDQ form")
 @pytest.mark.usefixtures("alternating_costs")
+@pytest.mark.slow
 def test_a_quantised_network_runs_on_two_toolchains_and_only_few_bits_go_between_them(
     cnn: Path, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_sizes_outside_a_range_run_after_one_warning(ranged: tuple[Path, Path]) 
         strict.run(None, tokens(1, 93))
 
 
+@pytest.mark.slow
 def test_inputs_that_share_a_dimension_have_one_size(tmp_path: Path) -> None:
     text = """
     < ir_version: 10, opset_import: ["": 17] >
@@ -173,6 +174,7 @@ def test_buckets_with_equal_plans_are_one(tmp_path: Path) -> None:
         check(session, model, tokens(1, count))
 
 
+@pytest.mark.slow
 def test_samples_say_which_sizes_there_are(tmp_path: Path) -> None:
     model = attention(tmp_path)
     samples = [tokens(1, count) for count in (4, 4, 5, 30, 7)]
@@ -251,6 +253,7 @@ def test_what_is_wrong_with_a_range_is_one_message(given: list[str], said: str, 
     "plans for a range are verified for sizes in turn, in one process; the next best plan is kept",
     area="toolchains",
 )
+@pytest.mark.slow
 def test_a_plan_that_is_wrong_for_sizes_in_turn_is_not_kept(tmp_path: Path) -> None:
     """OpenVINO 2026.4.1 is wrong for 16 tokens and more of this model if its first run had one."""
     model = attention(tmp_path)

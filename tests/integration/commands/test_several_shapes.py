@@ -136,6 +136,7 @@ def test_other_commands_take_a_shape_or_all(made: Path, collage: Collage) -> Non
     assert contenders["collage"]["latency_ms"]["p50"] > 0
 
 
+@pytest.mark.slow
 def test_from_python_the_session_runs_at_once(tmp_path: Path) -> None:
     model = written(tmp_path)
     shapes = [{"x": (batch, 3, 16, 16)} for batch in (1, 3)]
@@ -149,6 +150,7 @@ def test_from_python_the_session_runs_at_once(tmp_path: Path) -> None:
         np.testing.assert_allclose(session.run(None, feeds)[0], right, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_several_shapes_do_not_allow_is_said(tmp_path: Path, collage: Collage) -> None:
     model = written(tmp_path)
     np.savez(tmp_path / "x.npz", x=x_of(1))

@@ -166,6 +166,7 @@ def test_a_plan_that_drops_on_held_out_samples_only_is_searched_again(
     assert found.record.metric.drop <= 4.0
 
 
+@pytest.mark.slow
 def test_the_next_run_computes_no_metric(
     folder: Path, labelled: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

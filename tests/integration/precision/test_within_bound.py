@@ -157,7 +157,7 @@ def test_ranges_that_are_known_are_not_looked_for_again(
     assert Samples(environment, targets["openvino"]).ranges() == known
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, 4))])
 def test_the_probe_finds_what_a_quantised_product_does_to_the_outputs(
     environment: Opened, sensitivities: Sensitivities, targets: dict[str, Target], number: int
 ) -> None:
@@ -200,7 +200,7 @@ def test_the_product_that_does_not_bear_8_bits_stays_as_it_is(
     assert sensitivities.most_within(environment.graph, environment.pool.whole, target, 1e9) == 4
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("symmetric", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["openvino(precision=int8)", "onnxruntime(precision=int8)"])
 def test_the_error_of_a_plan_is_that_of_its_functions(
     environment: Opened,
