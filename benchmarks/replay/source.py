@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from benchmarks.replay.records import again, document_seconds, long_run_us, resampled, seconds_of, shortened
 from collage.measure.driver.recorded import RecordedCosts
 from collage.measure.driver.records import to_outcome
 from collage.measure.driver.settings import BRIEF_BLOCKS
-from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.driver.source import MeasuringCostSource, Step
 from collage.measure.wire.messages import AskProfile
 from collage.measure.wire.outcomes import Failed, Outcome, Profiled, Refused, Stage
 from collage.store import Purpose, RecordKey, StoredDocument, TuningRecord, TuningStore
@@ -141,7 +141,32 @@ class Replay(MeasuringCostSource):
         keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
         return max((self.when.get(key, math.inf) for key in keys), default=0.0)
 
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
+    def measure(
+        self,
+        candidates: Iterable[CandidateKernel],
+        purpose: Purpose = "select",
+        progress: Callable[[Step], None] | None = None,
+        *,
+        brief: bool = False,
+    ) -> None:
+        """Serve what the replay was not asked for yet; see `MeasuringCostSource`."""
+        done: set[RecordKey] = set()
+        for candidate in candidates:
+            key = self.record_key(candidate)
+            if key in done or self.has_failed_for_now(key):
+                continue
+            done.add(key)
+            if purpose == "select" and self.usable(candidate):
+                self.counts.cache_hits += key not in self._seen
+                self._seen.add(key)
+                continue
+            outcome = self._served(key, candidate, purpose, brief=brief)
+            self._seen.add(key)
+            self.counts.measured += 1
+            if progress is not None:
+                progress(Step(candidate=candidate, outcome=outcome, seconds=0.0))
+
+    def _served(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
         record = self._next(key, candidate, purpose)
         if record is None:
             outcome = self._live.outcome(candidate)

@@ -58,7 +58,7 @@ def measured(
     well, hangs = set(exploration.well), dict(exploration.hangs)
 
     def settle(candidate: CandidateKernel) -> None:
-        """Learn from one that is measured."""
+        """Take note of what came of one."""
         name = candidate.measured_as.name
         # by what is recorded, so that a later run over the same database gives up at the same point
         if not _is_hang(setup.source.outcome(candidate)):

@@ -109,7 +109,7 @@ class FleetMeasurer:
             self._changed.notify_all()
 
     def _failed(self, host: str, reason: str) -> None:
-        """Note that a machine did not even begin; one that keeps doing so would take every candidate in no time."""
+        """Count that a machine did not even begin; one that keeps doing so would take every candidate in no time."""
         with self._changed:
             self._strikes[host] = self._strikes.get(host, 0) + 1
             self._working -= 1
@@ -120,7 +120,7 @@ class FleetMeasurer:
             self._changed.notify_all()
 
     def _lost(self, host: str, reason: str) -> None:
-        """Note a loss; the lease comes back if the machine is there."""
+        """Record a loss; the lease comes back if the machine is there."""
         try:
             there = {each.name for each in self._runner.hosts()}
         except RunnerError:

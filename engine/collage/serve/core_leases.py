@@ -42,7 +42,7 @@ class CoreLease:
 
     @classmethod
     def take(cls, count: int, prefix: str = _PREFIX) -> Self | None:
-        """Lease cores that nobody else has leased.
+        """Take cores that nobody else has leased.
 
         Args:
             count: How many.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import urllib.parse
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -18,6 +20,7 @@ from collage_ray.leases import Leases
 
 _MOST_JOBS = 256
 _AUTO = "auto"
+_REACH_S = 10.0
 
 
 class RayRunner:
@@ -38,6 +41,7 @@ class RayRunner:
         self._name = name
         self._connected_before = ray.is_initialized()
         if not self._connected_before:
+            _check_reached(name, address)
             try:
                 ray.init(address, namespace="collage", log_to_driver=False, configure_logging=False)
             except Exception as error:  # Ray's client and driver raise whatever gRPC, sockets and they themselves do
@@ -119,6 +123,23 @@ class RayRunner:
         if "refused" in answer:
             raise RunnerError(self._name, f"{job.host} takes no such job: {answer['refused']}")
         return JobDone(body=answer["body"], blobs=answer["blobs"])
+
+
+def _check_reached(name: str, address: str) -> None:
+    """See that something answers at an address: Ray itself tries for minutes.
+
+    Raises:
+        RunnerError: If nothing does, or it is no address.
+    """
+    if address == _AUTO:
+        return
+    place = urllib.parse.urlsplit(address if "://" in address else f"ray://{address}")
+    try:
+        if place.hostname is None or place.port is None:
+            raise ValueError("write HOST:PORT")
+        socket.create_connection((place.hostname, place.port), _REACH_S).close()
+    except (OSError, ValueError) as error:
+        raise RunnerError(name, f"Ray does not reach it: {error}") from error
 
 
 def _placed(node: str, job: Job) -> Any:

@@ -71,18 +71,18 @@ class RunnerConformance:
 
     @pytest.fixture
     def host(self, runner: Runner) -> RunnerHost:
-        """The first machine."""
+        """Return the first machine."""
         return runner.hosts()[0]
 
     @pytest.fixture
     def target(self, runner: Runner, host: RunnerHost) -> Target:
-        """The target of `reference` there."""
+        """Return the target of `reference` there."""
         [target] = described(runner, host).targets["reference"]
         return target
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> BlobStore:
-        """Byte strings of requests."""
+        """Return a store for the byte strings of requests."""
         return BlobStore(tmp_path / "blobs")
 
     def test_it_is_a_runner_with_machines_of_different_names(self, runner: Runner) -> None:

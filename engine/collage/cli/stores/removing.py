@@ -57,10 +57,6 @@ def gc(
     measurement where the installed version has its own. With --older-than or --packages only what they say goes, as a
     database that several machines share needs it: what is installed elsewhere is not known here.
     """
-    import datetime
-
-    from collage.commands.stores.retention import of_other_models, together
-    from collage.commands.stores.retention import older_than as old
     from collage.store import is_shared, open_database
 
     if keep and (older_than is not None or packages):
@@ -71,12 +67,8 @@ def gc(
             "elsewhere is not known here"
         )
     with open_database(tuning_db, read_only=dry_run) as store:
-        removals: list[Removal] = []
-        if older_than is not None:
-            removals.append(old(store, older_than, datetime.datetime.now(datetime.UTC)))
-        if packages:
-            removals.append(of_other_models(store, packages))
-        removal = together(removals) if removals else _unusable(store, keep)
+        asked = older_than is not None or packages
+        removal = _old_or_unused(store, older_than, packages) if asked else _unusable(store, keep)
         if not removal:
             click.echo("Nothing to remove.")
             return
@@ -106,6 +98,20 @@ def forget(what: str, dry_run: bool, yes: bool, tuning_db: str | None) -> None:
             click.echo(f"Nothing to remove: {store.url} knows nothing of {what}{did_you_mean(what, known)}.")
             return
         _remove(store, removal, dry_run=dry_run, yes=yes)
+
+
+def _old_or_unused(store: TuningStore, seconds: float | None, packages: Collection[Path]) -> Removal:
+    """Return what is older, and what none of some packages needs."""
+    import datetime
+
+    from collage.commands.stores.retention import of_other_models, older_than, together
+
+    removals: list[Removal] = []
+    if seconds is not None:
+        removals.append(older_than(store, seconds, datetime.datetime.now(datetime.UTC)))
+    if packages:
+        removals.append(of_other_models(store, packages))
+    return together(removals)
 
 
 def _unusable(store: TuningStore, keep: Collection[str]) -> Removal:
