@@ -149,7 +149,7 @@ class Replay(MeasuringCostSource):
         *,
         brief: bool = False,
     ) -> None:
-        """Serve what the replay was not asked for yet; see `MeasuringCostSource`."""
+        """Answer by what was measured, or measure; see `MeasuringCostSource`."""
         done: set[RecordKey] = set()
         for candidate in candidates:
             key = self.record_key(candidate)

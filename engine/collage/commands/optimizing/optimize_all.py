@@ -28,6 +28,7 @@ from collage.report.progress import Progress, SilentProgress
 from collage.runtime.package import load_package
 from collage.setup.facts import external_files, file_sha256
 from collage.setup.settings import SetupChoices
+from collage.temporary_folders import TemporaryFolder
 from collage_core.contract import Runner, RunnerHost
 from collage_core.errors import CollageError, ModelFileError, UsageError
 from collage_core.ir.io.model_io import load_model
@@ -181,12 +182,13 @@ class _Job:
             OSError: If it cannot be written.
             CollageError: If it is none; what was there before stays.
         """
+        with TemporaryFolder("package") as folder:
+            (folder / self.package.name).write_bytes(package)
+            record = _record(folder / self.package.name)
         self.package.parent.mkdir(parents=True, exist_ok=True)
+        self._note.unlink(missing_ok=True)
         with Replacement(self.package) as file:
             file.stream.write(package)
-            file.stream.flush()
-            record = _record(Path(file.stream.name))
-            self._note.unlink(missing_ok=True)
         write_text(self._note, f"{self.digest} {hashlib.sha256(package).hexdigest()}\n")
         return record
 
