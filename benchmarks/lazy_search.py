@@ -35,7 +35,7 @@ from benchmarks.replay.bench import Bench
 from benchmarks.replay.source import Replay
 from collage.decide.contenders import package_contender
 from collage.decide.decision import Timed, decide
-from collage.decide.race import HEAT_ROUNDS
+from collage.decide.races.race import HEAT_ROUNDS
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.statistics import ratio_interval
 from collage.measure.wire.outcomes import Failed

@@ -35,10 +35,11 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.page import environment, head, lines_of, noting, written
-from collage.decide import decision, staying
+from collage.decide import decision
 from collage.decide.decision import Timed, decide
-from collage.decide.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
-from collage.decide.staying import LOOKED_AT, Staying, fastest, is_settled
+from collage.decide.races import staying
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
+from collage.decide.races.staying import LOOKED_AT, Staying, fastest, is_settled
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
 from collage.options import PRESETS

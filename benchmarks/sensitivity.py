@@ -51,7 +51,7 @@ from benchmarks.models.__main__ import write_model
 from benchmarks.models.entry import Entry
 from benchmarks.models.stacked import ENTRY
 from benchmarks.page import environment, head, lines_of, noting, written
-from collage.build.output_check import bounded_values
+from collage.build.verifying.output_check import bounded_values
 from collage.measure.driver.client import Worker
 from collage.measure.models.model_process import ModelProcess
 from collage.options import OptimizeOptions

@@ -32,7 +32,7 @@ class PluginFailure:
 
 
 def discovered(
-    group: str, load: Callable[[EntryPoint], T], what: str
+    group: str, load: Callable[[EntryPoint], T], what: str, only: str | None = None
 ) -> tuple[dict[str, T], tuple[PluginFailure, ...]]:
     """Load every entry point of a group.
 
@@ -42,12 +42,15 @@ def discovered(
         group: Name of the group.
         load: Makes something of an entry point; may raise `PluginError`.
         what: What is brought, for the reason two distributions are refused for: `"a toolchain of this name"`.
+        only: Name of the only entry point to load; None for all.
 
     Returns:
         What was loaded, by the sorted names of the entry points, and the failures.
     """
     owners: dict[str, list[EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=group):
+        if only not in (None, entry.name):
+            continue
         owners.setdefault(entry.name, []).append(entry)
     loaded: dict[str, T] = {}
     failures: list[PluginFailure] = []

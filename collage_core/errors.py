@@ -406,3 +406,29 @@ class DeadlineExceededError(CollageError):
         self.what = what
         self.deadline_s = deadline_s
         super().__init__(f"{what} did not finish within {deadline_s:g} s")
+
+
+class RunnerError(CollageError):
+    """The machines of a runner cannot be used.
+
+    Attributes:
+        runner: What the user calls it, without secrets.
+        reason: Why, and what to do.
+    """
+
+    def __init__(self, runner: str, reason: str) -> None:
+        self.runner = runner
+        self.reason = reason
+        super().__init__(f"cannot use the runner {runner!r}: {reason}")
+
+
+class LostJobError(RunnerError):
+    """A machine, or what ran a job there, was lost or failed; the job may be run elsewhere.
+
+    Attributes:
+        host: Name of the machine.
+    """
+
+    def __init__(self, runner: str, host: str, reason: str) -> None:
+        self.host = host
+        super().__init__(runner, f"a job on {host} was lost: {reason}")

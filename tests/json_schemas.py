@@ -19,12 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from collage.report.documents.outputs import DerivedFacts
+from collage.report.facts.batch_facts import BatchReport
 from collage.report.facts.bench_facts import BenchReport
 from collage.report.facts.compare_facts import CompareReport
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.frontier_facts import FrontierReport
 from collage.report.facts.inspect_facts import InspectReport
+from collage.report.facts.measure_facts import MeasureReport
 from collage.report.facts.record import Record
+from collage.report.facts.resolve_facts import ResolveReport
 from collage.report.facts.run_facts import RunReport
 from collage.store.tuning_store import StoreStats
 from collage_core.ir.values.size_range import SizeRange
@@ -41,7 +44,10 @@ SCHEMAS: Mapping[str, tuple[str, type, Mapping[str, Any]]] = {
     "doctor": ("`collage doctor`", DoctorReport, {}),
     "frontier": ("`collage frontier`", FrontierReport, {}),
     "inspect": ("`collage inspect`", InspectReport, {}),
+    "measure": ("`collage measure`", MeasureReport, {}),
+    "optimize-all": ("`collage optimize-all`", BatchReport, {}),
     "plan": ("`collage optimize` and `collage explain`", Record, {"derived": DerivedFacts}),
+    "resolve": ("`collage resolve`", ResolveReport, {}),
     "run": ("`collage run`", RunReport, {}),
 }
 """By name: whose `--json` it is, the dataclass, and what is written besides its fields."""

@@ -28,7 +28,9 @@ def test_there_is_no_other_schema_file() -> None:
 
 
 def test_every_command_with_json_has_a_schema() -> None:
-    commands = {path.stem for path in CLI.rglob("*.py") if "@json_option" in path.read_text(encoding="utf-8")}
+    commands = {
+        path.stem.replace("_", "-") for path in CLI.rglob("*.py") if "@json_option" in path.read_text(encoding="utf-8")
+    }
     named = {word for whose, _, _ in SCHEMAS.values() for word in whose.replace("`", " ").split()}
 
     assert commands <= named, "a command without a schema"

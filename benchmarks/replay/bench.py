@@ -144,7 +144,16 @@ class Bench:
         targets = self.place.targets()
         choices = UserChoices.read(options).over(self.workload.graph, targets)
         rules = choices.rules(self.rules)
-        explored = explore(environment, rules, options, choices.pins, progress or SilentProgress())
+        explored = explore(
+            source,
+            environment.pool,
+            rules,
+            options,
+            choices.pins,
+            environment.asked.failures,
+            progress or SilentProgress(),
+            environment.budget.exploring,
+        )
         plans, _ = shortlist(explored.pool, targets, options.effective.challengers, source, TieBreaking())
         return explored, plans
 

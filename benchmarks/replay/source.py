@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from benchmarks.replay.records import again, document_seconds, long_run_us, resampled, seconds_of, shortened
 from collage.measure.driver.recorded import RecordedCosts
 from collage.measure.driver.records import to_outcome
 from collage.measure.driver.settings import BRIEF_BLOCKS
-from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.driver.source import MeasuringCostSource, Step
 from collage.measure.wire.messages import AskProfile
 from collage.measure.wire.outcomes import Failed, Outcome, Profiled, Refused, Stage
 from collage.store import Purpose, RecordKey, StoredDocument, TuningRecord, TuningStore
@@ -60,9 +60,20 @@ class Overlay(MemoryStore):
             self.others_s |= {each.content_id: seconds_of(each) for each in others}
         return own + others
 
-    def put_stored(self, document: StoredDocument) -> None:
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
         """See `TuningStore`."""
-        self._filled.put_stored(document)
+        found = {key: MemoryStore.records(self, key, any_plugin=True) for key in super().records_with(hashes, hosts)}
+        for key, records in self._filled.records_with(hashes, hosts).items():
+            others = tuple(each for each in records if each.purpose not in MEASURED)
+            if others:
+                found[key] = found.get(key, ()) + others
+        return found
+
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """See `TuningStore`."""
+        return self._filled.put_all_stored(documents, replace=replace)
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
@@ -71,9 +82,11 @@ class Overlay(MemoryStore):
             self.others_s[f"{kind} {name}"] = took_s
         return found
 
-    def document_keys(self) -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
-        return self._filled.document_keys()
+        return self._filled.document_keys(kind, prefix, before=before)
 
 
 class Replay(MeasuringCostSource):
@@ -128,7 +141,32 @@ class Replay(MeasuringCostSource):
         keys = ((each.measured_as.name, self.key(each.sub_graph)) for each in plan.kernels)
         return max((self.when.get(key, math.inf) for key in keys), default=0.0)
 
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
+    def measure(
+        self,
+        candidates: Iterable[CandidateKernel],
+        purpose: Purpose = "select",
+        progress: Callable[[Step], None] | None = None,
+        *,
+        brief: bool = False,
+    ) -> None:
+        """Answer by what was measured, or measure; see `MeasuringCostSource`."""
+        done: set[RecordKey] = set()
+        for candidate in candidates:
+            key = self.record_key(candidate)
+            if key in done or self.has_failed_for_now(key):
+                continue
+            done.add(key)
+            if purpose == "select" and self.usable(candidate):
+                self.counts.cache_hits += key not in self._seen
+                self._seen.add(key)
+                continue
+            outcome = self._served(key, candidate, purpose, brief=brief)
+            self._seen.add(key)
+            self.counts.measured += 1
+            if progress is not None:
+                progress(Step(candidate=candidate, outcome=outcome, seconds=0.0))
+
+    def _served(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
         record = self._next(key, candidate, purpose)
         if record is None:
             outcome = self._live.outcome(candidate)

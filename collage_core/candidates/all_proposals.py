@@ -9,7 +9,7 @@ from collage_core.candidates.proposals import Outcomes, Proposals, TargetRule, p
 from collage_core.candidates.refusals import TargetFailure
 from collage_core.errors import PluginError
 from collage_core.fusion import CandidateBounds, CandidateKernel, quantised_groups
-from collage_core.fusion.rule import Closures
+from collage_core.fusion.rule import RuleCache
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 
@@ -23,14 +23,14 @@ class AllProposals:
         groups: Sets of nodes of which no candidate holds a part.
         candidates: Those of every round, in order, with repetitions: also of a round after which a quantised operator
             came apart.
-        closures: Cache of closures, see `RuleContext`.
+        cache: What rules found out of the graph.
     """
 
     by_target: Mapping[str, Proposals] = dataclasses.field(default_factory=dict)
     failures: tuple[TargetFailure, ...] = ()
     groups: tuple[int, ...]
     candidates: tuple[CandidateKernel, ...] = ()
-    closures: Closures = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    cache: RuleCache = dataclasses.field(default_factory=RuleCache, repr=False, compare=False)
 
     @property
     def covered(self) -> int:
@@ -71,7 +71,7 @@ def propose_all(
     groups = quantised_groups(graph) if before is None else before.groups
     found = {} if before is None else dict(before.by_target)
     failures = [] if before is None else list(before.failures)
-    closures = {} if before is None else before.closures
+    cache = RuleCache() if before is None else before.cache
     candidates: list[CandidateKernel] = []
     while True:
         outcomes: Outcomes = {}
@@ -79,9 +79,7 @@ def propose_all(
             name, failed = rule.target.name, None
             if all(failure.target.name != name for failure in failures):
                 try:
-                    found[name] = propose(
-                        rule, graph, bounds, cuts=cuts, groups=groups, closures=closures, outcomes=outcomes
-                    )
+                    found[name] = propose(rule, graph, bounds, cuts=cuts, groups=groups, cache=cache, outcomes=outcomes)
                 except PluginError as error:
                     failed = error
                     failures.append(TargetFailure.of(rule.target, error))
@@ -94,7 +92,7 @@ def propose_all(
                 failures=tuple(failures),
                 groups=groups,
                 candidates=tuple(candidates),
-                closures=closures,
+                cache=cache,
             )
         groups = whole
 

@@ -18,11 +18,11 @@ from collage_core.fusion import (
     RuleContext,
     RuleOutcome,
     SubGraph,
-    default_rule,
     quantised_groups,
     with_whole_groups,
 )
-from collage_core.fusion.rule import Closures
+from collage_core.fusion.rule import RuleCache
+from collage_core.fusion.rule_of_table import BaseRule, base_rule, joined_rule
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits, lowest_bit, union_of
 from collage_core.ir.graph.work import estimated_work_us
@@ -43,6 +43,7 @@ class TargetRule:
         target: The target.
         spec: The named rule.
         query: By node index, reason for which the library itself refused the node.
+        base: What the library takes, of which the default rule makes the rest; None where the rule is another.
         own: Origin of a rule that is not the default one (the plugin's hook or the user's option), whose proposals
             have to be validated; empty for the default rule.
         pinned: By node index, reason for which the user assigned the node to other targets.
@@ -51,8 +52,14 @@ class TargetRule:
     target: Target
     spec: FusionSpec
     query: Mapping[int, str]
+    base: BaseRule | None = None
     own: str = ""
     pinned: Mapping[int, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_plugins_own(self) -> bool:
+        """Whether the rule is the plugin's own."""
+        return self.own == _PLUGIN_RULE
 
     @property
     def takes_any_region(self) -> bool:
@@ -74,6 +81,8 @@ class Proposals:
         candidates: The candidates, without duplicates, in a deterministic order.
         refusals: By node index, reason for which the target refused the node.
         left_out: One sentence for each kind of candidate that a bound excluded.
+        taken: What the library takes as it is, nothing pinned and nothing joined; None where the rule is not the
+            default one, or something is pinned.
     """
 
     graph: DataflowGraph
@@ -81,6 +90,7 @@ class Proposals:
     candidates: tuple[CandidateKernel, ...]
     refusals: Mapping[int, str]
     left_out: tuple[str, ...]
+    taken: RuleOutcome | None = None
 
     @functools.cached_property
     def covered(self) -> int:
@@ -94,10 +104,13 @@ def target_rule(toolchain: Toolchain, target: Target, query: Mapping[int, str]) 
     Raises:
         PluginError: If a hook fails.
     """
-    default = default_rule(toolchain.pattern_table(target), target)
+    base = base_rule(toolchain.pattern_table(target), target)
+    default = joined_rule(base, target)
     rule: FusionRule = toolchain.fusion_rule(target, default)
     spec = FusionSpec(name=target.name, rule=rule, targets=(target,))
-    return TargetRule(target=target, spec=spec, query=query, own=_PLUGIN_RULE if rule is not default else "")
+    if rule is default:
+        return TargetRule(target=target, spec=spec, query=query, base=base)
+    return TargetRule(target=target, spec=spec, query=query, own=_PLUGIN_RULE)
 
 
 def propose(
@@ -107,7 +120,7 @@ def propose(
     *,
     cuts: Sequence[int] | None = (),
     groups: Sequence[int] | None = None,
-    closures: Closures | None = None,
+    cache: RuleCache | None = None,
     outcomes: Outcomes | None = None,
 ) -> Proposals:
     """Run the rule of one target.
@@ -121,7 +134,7 @@ def propose(
         bounds: Bounds on the number of candidates.
         cuts: Positions at which regions may begin and end; None to choose them by estimated work.
         groups: Sets of nodes that no candidate may split; the graph's quantised operators if None.
-        closures: Cache of closures of this graph, see `RuleContext`; an empty one if None.
+        cache: What rules found out of this graph before; an empty one if None.
         outcomes: What rules found with the other arguments as they are; added to. So a rule for several targets runs
             once for those that refuse the same nodes, with the first as the context's target.
 
@@ -135,7 +148,7 @@ def propose(
         refusals={**rule.query, **rule.pinned},
         cut_positions=None if cuts is None else tuple(cuts),
         groups=quantised_groups(graph) if groups is None else groups,
-        closures={} if closures is None else closures,
+        cache=RuleCache() if cache is None else cache,
     )
     key, known = (id(rule.spec), context.refused), {} if outcomes is None else outcomes
     if key not in known:
@@ -153,6 +166,7 @@ def propose(
         candidates=tuple(CandidateKernel(sub_graph, rule.spec, rule.target) for sub_graph in sub_graphs),
         refusals={index: reason for index, reason in outcome.refusals.items() if not graph.is_host(index)},
         left_out=outcome.left_out,
+        taken=None if rule.base is None or rule.own or rule.pinned else rule.base.rule.propose(graph, context),
     )
 
 

@@ -26,6 +26,7 @@ from collage_core.contract.host import Host
 from collage_core.contract.lower_precision import PRECISIONS, in_precision, out_of_range
 from collage_core.contract.measurement import Block, Measurement, Protocol
 from collage_core.contract.profile import KernelProfile, ProfiledPart, UnattributedTime
+from collage_core.contract.runner import RUNNER_ENTRY_POINT_GROUP, Job, JobDone, OpenRunner, Runner, RunnerHost
 from collage_core.contract.support import Obstacle, Supported, Unsupported
 from collage_core.contract.target import Joins, Target, TargetSpelling, split_targets
 from collage_core.contract.weights import Weights, converted, weight_named
@@ -37,6 +38,7 @@ __all__ = [
     "DEVICE_ENTRY_POINT_GROUP",
     "INVALID",
     "PRECISIONS",
+    "RUNNER_ENTRY_POINT_GROUP",
     "UNMEASURED",
     "Artifact",
     "BlobCache",
@@ -53,6 +55,8 @@ __all__ = [
     "DeviceStream",
     "Event",
     "Host",
+    "Job",
+    "JobDone",
     "Joins",
     "Json",
     "Kernel",
@@ -63,11 +67,14 @@ __all__ = [
     "Measurement",
     "Obstacle",
     "OpenDevice",
+    "OpenRunner",
     "ProfiledPart",
     "Protocol",
     "ReentrantKernel",
     "Requirement",
     "RunContext",
+    "Runner",
+    "RunnerHost",
     "SizedKernel",
     "Supported",
     "Target",

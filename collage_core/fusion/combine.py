@@ -42,8 +42,8 @@ class CombineByPrimitivesRule(FusionRule):
         own = [sub_graph for sub_graph in outcome.sub_graphs if sub_graph.nodes & marked & ~context.refused]
         start = tuple(each for each in outcome.sub_graphs if not each.nodes & marked)
         key = self.primitives, start, depth, hashable(forbidden), limit
-        if (closed := context.closures.get(key)) is None:
-            closed = context.closures[key] = self._closed(graph, start, depth, forbidden, limit)
+        if (closed := context.cache.closures.get(key)) is None:
+            closed = context.cache.closures[key] = self._closed(graph, start, depth, forbidden, limit)
         sub_graphs, left_out = closed
         return outcome.with_sub_graphs((*sub_graphs, *own), *left_out)
 

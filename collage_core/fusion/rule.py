@@ -6,7 +6,6 @@ import abc
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias
 
 from collage_core.contract.target import Target
 from collage_core.fusion.bounds import CandidateBounds
@@ -14,10 +13,19 @@ from collage_core.fusion.quantised import quantised_groups
 from collage_core.fusion.sub_graph import SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 
-Closures: TypeAlias = dict[object, tuple[tuple[SubGraph, ...], tuple[str, ...]]]
-"""Cache of closures. A key holds all that a closure depends on; a value its groups, and a sentence for each bound that
-cut it off.
-"""
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RuleCache:
+    """What rules found out of one graph, to which they add: a search proposes regions many times, between other cuts.
+
+    Attributes:
+        closures: Groups of each closure, and a sentence for each bound that cut it off; a key holds all that a closure
+            depends on. One takes seconds.
+        outcomes: What rules found that are asked once; see `OnceRule`.
+    """
+
+    closures: dict[object, tuple[tuple[SubGraph, ...], tuple[str, ...]]] = dataclasses.field(default_factory=dict)
+    outcomes: dict[object, RuleOutcome] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,8 +38,7 @@ class RuleContext:
         refusals: Reason by index of each node the toolchain's own query refused; such nodes are never inside.
         cut_positions: Where regions may begin and end; None to choose them by `cut_positions`.
         groups: Sets of nodes of which no candidate holds a part; None to find them by `quantised_groups`.
-        closures: Cache of the closures computed for this graph, to which rules add. A search proposes regions many
-            times, between other cuts, and a closure takes seconds.
+        cache: What rules found out of this graph before.
     """
 
     target: Target
@@ -39,7 +46,7 @@ class RuleContext:
     refusals: Mapping[int, str] = dataclasses.field(default_factory=dict)
     cut_positions: Sequence[int] | None = None
     groups: Sequence[int] | None = None
-    closures: Closures = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    cache: RuleCache = dataclasses.field(default_factory=RuleCache, repr=False, compare=False)
 
     def whole(self, graph: DataflowGraph) -> tuple[int, ...]:
         """Return the sets of nodes in a graph that no candidate may split."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from collage_core.contract.target import Joins, Target
 from collage_core.fusion.combinators import OnlyValidRule, UnionRule
 from collage_core.fusion.combine import CombineByPrimitivesRule
+from collage_core.fusion.known_rule import OnceRule
 from collage_core.fusion.marked import PrimitiveRule
 from collage_core.fusion.node_rules import OpCallByKindRule, OpPredicateRule
 from collage_core.fusion.pattern_rules import CompositeRule, DFPatternRule
@@ -16,6 +19,19 @@ from collage_core.patterns import PatternTable
 
 _FUSED_EXITS = 1
 """Maximum exits of a natively fused group, as in `FuseOps`; groups with one exit never close a cycle."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseRule:
+    """What a library takes as it is, of which its target's other candidates are made.
+
+    Attributes:
+        rule: Finds the single operators and the composites that the library takes.
+        joins: How these are joined.
+    """
+
+    rule: FusionRule
+    joins: Joins
 
 
 def default_rule(table: PatternTable, target: Target) -> FusionRule:
@@ -30,6 +46,16 @@ def default_rule(table: PatternTable, target: Target) -> FusionRule:
         table: Patterns and predicates that the plugin registered.
         target: The plugin's target.
     """
+    return joined_rule(base_rule(table, target), target)
+
+
+def base_rule(table: PatternTable, target: Target) -> BaseRule:
+    """Return the part of a target's rule that asks its plugin's patterns and predicates; the rest is core's.
+
+    Args:
+        table: Patterns and predicates that the plugin registered.
+        target: The plugin's target.
+    """
     base: list[FusionRule] = [CompositeRule(DFPatternRule(entry), entry.name) for entry in table.patterns]
     if table.predicates:
         base.append(OpPredicateRule(table))
@@ -39,7 +65,17 @@ def default_rule(table: PatternTable, target: Target) -> FusionRule:
     if not base:
         base += [OpCallByKindRule(), PrimitiveRule()]
         joins = Joins.NATIVE if joins is Joins.NONE else joins
-    start = WholeGroupsRule(base[0] if len(base) == 1 else UnionRule(tuple(base)))
+    return BaseRule(OnceRule(base[0] if len(base) == 1 else UnionRule(tuple(base))), joins)
+
+
+def joined_rule(base: BaseRule, target: Target) -> FusionRule:
+    """Return the rule of a target that joins what its library takes.
+
+    Args:
+        base: What the library takes, and how it is joined.
+        target: The target.
+    """
+    start, joins = WholeGroupsRule(base.rule), base.joins
     limits = SubGraphConfig(max_inputs=target.max_inputs, max_depth=target.max_depth)
     alone = OnlyValidRule(start, limits)
     if joins is Joins.NONE:

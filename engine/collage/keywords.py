@@ -32,6 +32,8 @@ class OptimizeKeywords(TypedDict, total=False):
     labelled: Calibration | None
     ranges: str
     tuning_db: str | None
+    runner: str | None
+    split_hosts: bool | None
     threads: int | None
     seed: int
     rtol: float | None

@@ -153,6 +153,10 @@ class OptimizeOptions:
         ranges: One of `RANGES`: ranges of 8-bit integers are those of all numbers in the samples (`"minmax"`), the
             narrowest that hold 99.99 % of them (`"percentile"`), or those that lose least information (`"entropy"`).
         tuning_db: URL of the tuning database; the user's own if None.
+        runner: Whose machines measure candidates (`"ray://host:10001"`); this one does if None. Those take part that
+            are of this machine's kind, with the same versions of all that is installed.
+        split_hosts: Whether such a machine measures several candidates at once, each on cores of its own; None to find
+            out whether they slow each other there.
         threads: CPU threads; one per physical core if None.
         seed: For inputs and anything else random.
         rtol: Largest error of a kernel relative to its tensor's scale.
@@ -187,6 +191,8 @@ class OptimizeOptions:
     labelled: Calibration | None = None
     ranges: str = "minmax"
     tuning_db: str | None = None
+    runner: str | None = None
+    split_hosts: bool | None = None
     threads: int | None = None
     seed: int = 0
     rtol: float | None = None

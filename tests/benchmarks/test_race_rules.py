@@ -18,8 +18,8 @@ from benchmarks.race_rules import (
     synthetic,
     to_the_end,
 )
-from collage.decide.race import FIRST_ROUNDS
-from collage.decide.staying import LOOKED_AT, Staying
+from collage.decide.races.race import FIRST_ROUNDS
+from collage.decide.races.staying import LOOKED_AT, Staying
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import ratio_interval
 

@@ -88,6 +88,9 @@ class FakeSource:
             return Rejection(stage=outcome.stage.value, reason=outcome.reason)
         return Rejection(stage="lower", reason=outcome.reason) if isinstance(outcome, Refused) else None
 
+    def expect(self, candidates: Iterable[CandidateKernel]) -> None:
+        """Nothing is read ahead."""
+
     def measure(
         self,
         candidates: Iterable[CandidateKernel],
@@ -104,6 +107,9 @@ class FakeSource:
             records.append(self._truth(candidate))
             self.counts.measured += 1
             self.measured.append((candidate.measured_as.name, candidate.sub_graph.names))
+            outcome = self.outcome(candidate)
+            if progress is not None and outcome is not None:
+                progress(Step(candidate=candidate, outcome=outcome, seconds=0.0))
 
     def profile(self, candidate: CandidateKernel) -> KernelProfile | Unsupported:
         if self._profile_us is None:

@@ -121,6 +121,6 @@ def called_in(what: str) -> list[str]:
 
 
 def test_selection_candidate_pool_and_cost_source_are_each_made_in_one_place() -> None:
-    assert called_in("Selection.parse") == ["collage.setup.toolchains"]
-    assert called_in("CandidatePool") == ["collage.setup.environment"]
+    assert called_in("Selection.parse") == ["collage.setup.settings"]
+    assert called_in("CandidatePool") == ["collage.setup.empty_pool"]
     assert called_in("MeasuringCostSource") == ["collage.setup.environment"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from collage import options
-from collage.decide import race
+from collage.decide.races import race
 from collage.peaks import measured_limits
 from collage.peaks.machine_peaks import MEMORY, LevelSpeed, MachinePeaks, ProductSpeed
 

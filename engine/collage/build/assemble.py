@@ -89,7 +89,7 @@ def assemble(
     artifacts: dict[str, Artifact] = {}
     errors: dict[str, float] = {}
     for site, kernel in zip(sites, plan.kernels, strict=True):
-        built = source.build(kernel.sub_graph, kernel.target, source.variant(kernel), check=check)
+        built = source.build(kernel, source.variant(kernel), check=check)
         if not isinstance(built, Built):
             raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, built.reason)
         artifacts[site.name] = artifact_of(built.artifact, store)

@@ -13,8 +13,9 @@ from typing import Any
 
 from collage.build.assemble import Assembled, assemble
 from collage.build.reference_runs import LEAST_S, ReferenceRuns
-from collage.build.verify import DEADLINE_S, Sample, Verified, verify, verify_in_turn
-from collage.build.wrong_kernel import PlanTrial
+from collage.build.verifying.verify import DEADLINE_S, Sample, Verified, verify, verify_in_turn
+from collage.build.verifying.wrong_kernel import PlanTrial
+from collage.build.verifying.wrong_plans import WrongPlans
 from collage.errors import (
     ModelCostError,
     PlanBuildError,
@@ -48,6 +49,10 @@ class PlanBuilder:
         self._environment = environment
         self._reference = ReferenceRuns(environment)
         self.progress = progress
+        toolchains, workload = environment.toolchains, environment.workload
+        self._wrong = WrongPlans(
+            toolchains.database, workload.sha256, workload.key, toolchains.host, toolchains.threads
+        )
         self._last: Assembled | None = None
 
     def build(self, plan: Plan) -> Assembled:
@@ -84,9 +89,15 @@ class PlanBuilder:
             if assembled is None:  # an earlier run checked it
                 assembled = assemble(plan, self._environment.source, toolchains.store, self.progress, check=False)
             return dataclasses.replace(assembled, errors=known.site_errors), known
-        assembled = self.build(plan)
-        verified = self._verify(assembled)
+        plugins = [toolchains.plugins[each] for each in plan.toolchains]
+        try:
+            assembled = self.build(plan)
+            verified = self._verify(assembled)
+        except VerificationError as error:
+            self._wrong.note(plan, plugins, str(error))
+            raise
         toolchains.database.put_document(name, verified)
+        self._wrong.note(plan, plugins, "")
         return assembled, verified
 
     def _measure_again(self, plan: Plan) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import onnx_ir
 
-from collage.build.nan_probe import NanProbe
-from collage.build.output_check import needed
+from collage.build.verifying.nan_probe import NanProbe
+from collage.build.verifying.output_check import needed
 from collage.errors import ModelCostError
 from collage.measure.budget import Budget
 from collage.measure.driver.capture import DEADLINE_S, Capture

@@ -12,13 +12,14 @@ import click
 
 from collage.cli.bench import bench
 from collage.cli.compare import compare
-from collage.cli.db import db
 from collage.cli.doctor import doctor
 from collage.cli.failures import FailureReportingGroup
 from collage.cli.frontier import frontier
 from collage.cli.inspect import inspect
+from collage.cli.measure import measure
 from collage.cli.new_plugin import new_plugin
 from collage.cli.optimize import optimize
+from collage.cli.optimize_all import optimize_all
 from collage.cli.options.common import verbose_option
 from collage.cli.packages.explain import explain
 from collage.cli.packages.export import export
@@ -26,6 +27,8 @@ from collage.cli.packages.report import report
 from collage.cli.packages.trust import trust
 from collage.cli.partition import partition
 from collage.cli.run import run
+from collage.cli.stores.db import db
+from collage.cli.stores.resolve import resolve
 from collage.own_process import import_sympy_late, limit_spinning
 
 __all__ = ["main"]
@@ -74,6 +77,8 @@ for _command in (
     inspect,
     partition,
     optimize,
+    optimize_all,
+    measure,
     frontier,
     run,
     bench,
@@ -83,6 +88,7 @@ for _command in (
     export,
     trust,
     db,
+    resolve,
     new_plugin,
 ):
     main.add_command(_command)

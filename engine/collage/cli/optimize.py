@@ -19,8 +19,10 @@ from collage.cli.options.common import (
     preset_option,
     ranges_option,
     reference_option,
+    runner_option,
     seed_option,
     selection_options,
+    split_hosts_option,
     threads_option,
     tuning_db_option,
     verbose_option,
@@ -84,6 +86,8 @@ from collage.cli.output import results_console, shown_progress, write_json
     help="Samples for --metric: the inputs, and arrays of other names, such as labels.",
 )
 @tuning_db_option
+@runner_option
+@split_hosts_option
 @threads_option
 @measuring_options
 @click.option(
@@ -154,6 +158,8 @@ def optimize(
     max_drop: float | None,
     labelled: Path | None,
     tuning_db: str | None,
+    runner: str | None,
+    split_hosts: bool | None,
     threads: int | None,
     warmup: int | None,
     iterations: int | None,
@@ -215,6 +221,8 @@ def optimize(
         "max_drop": max_drop,
         "labelled": labelled,
         "tuning_db": tuning_db,
+        "runner": runner,
+        "split_hosts": split_hosts,
         "threads": threads,
         "seed": seed,
         "rtol": rtol,

@@ -86,7 +86,16 @@ class CollageFuseOps(FunctionalPass):
             kernels = self._alone(graph, able[0]) if len(able) == 1 else None
             if kernels is None:
                 self.searched = True
-                explored = explore(environment, rules, options, graph_choices.pins, self._progress)
+                explored = explore(
+                    environment.source,
+                    environment.pool,
+                    rules,
+                    options,
+                    graph_choices.pins,
+                    environment.asked.failures,
+                    self._progress,
+                    environment.budget.exploring,
+                )
                 kernels = as_plan(explored.pool, "mixed", explored.result, single=False).kernels
             mark_kernels(graph, kernels)
         return PassResult(graph.model, modified=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
-from collage.build.output_check import RANDOM_REASON, ValueJudge, compared_outputs, needed, random_values
+from collage.build.verifying.output_check import RANDOM_REASON, ValueJudge, compared_outputs, needed, random_values
 from collage.measure.driver.capture import Capture
 from collage.measure.models.model_process import ModelProcess
 from collage.measure.models.preparing import prepared_apart

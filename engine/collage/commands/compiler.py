@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir
 
 from collage.build.assemble import Assembled, assemble
-from collage.build.output_check import random_values
+from collage.build.verifying.output_check import random_values
 from collage.errors import PlanBuildError
 from collage.explore.by_options import explained
 from collage.explore.exhaustive import explore_exhaustively

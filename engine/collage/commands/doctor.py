@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 from collections.abc import Mapping, Sequence
 
 import collage
@@ -19,8 +18,7 @@ from collage.report.facts.record import ToolchainFacts
 from collage.setup.facts import host_facts
 from collage.setup.library_clashes import installed_clashes, loaded_clashes
 from collage.setup.targets import answers
-from collage.store import default_path
-from collage.store.location import VARIABLE
+from collage.store import shown_name
 from collage.temporary_folders import TemporaryFolder
 from collage_core.candidates.proposals import target_rule
 from collage_core.contract import Obstacle, Target, Unsupported
@@ -83,7 +81,7 @@ def doctor(registry: Registry | None = None) -> DoctorReport:
         obstacles=obstacles,
         warnings=other_owners(),
         clashes=(*installed_clashes(providers.libraries), *loaded_clashes(loaded, providers.libraries)),
-        tuning_db=os.environ.get(VARIABLE) or str(default_path()),
+        tuning_db=shown_name(),
     )
 
 

@@ -20,10 +20,10 @@ from collage.commands.optimizing.origin import origin_of
 from collage.control.choices import GraphChoices, UserChoices
 from collage.control.plan_file import PlanFile
 from collage.control.plan_of_file import planned
-from collage.decide.end_to_end import EndToEndTimer, EndToEndTimings
-from collage.decide.going_on import gone_on
-from collage.decide.in_place import fed_back
+from collage.decide.feedback import with_feedback
 from collage.decide.kept import Kept, keep_best
+from collage.decide.races.end_to_end import EndToEndTimer
+from collage.decide.races.saved_races import EndToEndTimings, SavedRaces
 from collage.decide.record import record_of
 from collage.decide.recording import call_site
 from collage.decide.shortlist import shortlist
@@ -46,6 +46,7 @@ from collage.precision.plans.plan_runs import PlanRuns
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress, stages_of
+from collage.resolve.noting import note
 from collage.setup.environment import Environment
 from collage.setup.phase_clock import PhaseClock
 from collage.setup.queries import usable_rules
@@ -287,9 +288,18 @@ class _Optimization:
         if self._options.budget_s is not None:
             self._progress.message(_allowed(self._environment.budget, self._options.effective))
         began = time.monotonic()
+        environment = self._environment
         explored = explore(
-            self._environment, self._in_own_types(rules), self._options, self._graph_choices.pins, self._progress
+            environment.source,
+            environment.pool,
+            self._in_own_types(rules),
+            self._options,
+            self._graph_choices.pins,
+            environment.asked.failures,
+            self._progress,
+            environment.budget.exploring,
         )
+        note(environment.toolchains, explored.proposals)
         measuring = self._environment.source.counts.seconds
         self._clock.add("measure", measuring)
         self._clock.add("search", explored.search_s)
@@ -341,48 +351,44 @@ class _Optimization:
 
     def _timer(self, preset: Preset) -> EndToEndTimer:
         workload, toolchains = self._environment.workload, self._environment.toolchains
+        budget = self._environment.budget.racing
         return EndToEndTimer(
-            database=toolchains.database,
-            model=workload.sha256,
-            model_key=workload.key,
-            host=toolchains.host,
-            threads=toolchains.threads,
-            tolerance=self._environment.source.settings.inexact_tolerance.relative,
-            preset=preset,
+            saved=SavedRaces.under(
+                self._options,
+                database=toolchains.database,
+                workload=workload,
+                host=toolchains.host,
+                threads=toolchains.threads,
+                tolerance=self._environment.source.settings.inexact_tolerance.relative,
+                plugins=toolchains.plugins,
+                preset=preset,
+                budget_s=budget.seconds,
+            ),
             folder=toolchains.folder,
             inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),
-            sizes=workload.sizes_in_turn,
-            percent=self._options.percentile,
             build=self._builder.build,
             progress=self._progress,
-            deterministic=self._options.deterministic,
-            plugins=toolchains.plugins,
             retry_failed=toolchains.retry_failed,
-            budget=self._environment.budget.racing,
+            budget=budget,
         )
 
     def _fed_back(
         self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings
     ) -> tuple[Explored, list[Plan], EndToEndTimings]:
         """Take what kernels take in place for their costs, and race what looks better then."""
-        self._alone_us = {plan.name: plan.predicted_us for plan in plans}
-        preset, usual_us = self._options.effective, self._environment.source.usual_calibration_us
-        found = fed_back(explored.pool, plans, timings.timed, usual_us, preset.challengers)
-        explored = dataclasses.replace(explored, pool=found.pool)
-        if not found.worthwhile or self._environment.budget.racing.is_spent:
-            return explored, list(found.plans), timings
-        self._alone_us |= {plan.name: plan.predicted_us for plan in found.worthwhile}
-        plans = [*found.plans, *found.worthwhile]
-        timings = gone_on(
-            self._timer(preset).run,
-            found.plans,
-            found.worthwhile,
+        preset = self._options.effective
+        found = with_feedback(
+            explored.pool,
+            plans,
             timings,
+            None if self._environment.budget.racing.is_spent else self._timer(preset).run,
+            usual_us=self._environment.source.usual_calibration_us,
+            most=preset.challengers,
             seed=self._options.seed,
             tie_breaking=self._tie_breaking,
         )
-        found = fed_back(explored.pool, plans, timings.timed, usual_us, 0)
-        return dataclasses.replace(explored, pool=found.pool), list(found.plans), timings
+        self._alone_us = dict(found.alone_us)
+        return dataclasses.replace(explored, pool=found.pool), list(found.plans), found.timings
 
     def _changed(
         self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings

@@ -7,8 +7,8 @@ from typing import Any
 
 from onnx_ir.passes.common import InlinePass
 
-from collage.build.output_check import needed
-from collage.build.verify import largest_error
+from collage.build.verifying.output_check import needed
+from collage.build.verifying.verify import largest_error
 from collage.commands.compare import evaluated
 from collage.errors import VerificationError
 from collage.measure.wire.outcomes import Tolerance

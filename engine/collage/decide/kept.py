@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from collage.build.assemble import Assembled
 from collage.build.plan_builder import PlanBuilder
-from collage.build.verify import Verified
+from collage.build.verifying.verify import Verified
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Decision, decide
-from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.races.saved_races import EndToEndTimings
 from collage.errors import PlanBuildError, TooInexactError, VerificationError, WrongKernelError
 from collage_core.candidates.plan import Plan
 from collage_core.errors import CollageError

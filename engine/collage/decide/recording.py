@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from collage.decide.decision import Decision, Timed
-from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.races.saved_races import EndToEndTimings
 from collage.measure.statistics import Interval, median_interval, percentile
 from collage.report.facts.machine_facts import LimitFacts
 from collage.report.facts.precision_facts import PrecisionFacts

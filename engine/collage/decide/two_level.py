@@ -15,8 +15,8 @@ from typing import Any
 
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Timed, decide
-from collage.decide.end_to_end import EndToEndTimings
 from collage.decide.neighbours import beliefs_of, moves_over, reachable_kernels
+from collage.decide.races.saved_races import EndToEndTimings
 from collage.measure.statistics import Interval, ratio_interval
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool

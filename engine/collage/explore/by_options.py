@@ -9,32 +9,39 @@ from collage.errors import PinError
 from collage.explore.exhaustive import explore_exhaustively
 from collage.explore.exploration import ExplorationSetup, Explored, UncoveredError
 from collage.explore.lazy import explore_lazily
+from collage.measure.budget import UNLIMITED, Budget
+from collage.measure.driver.source import MeasuringCostSource
 from collage.options import OptimizeOptions
 from collage.report.progress import Progress
-from collage.setup.environment import Environment
-from collage.setup.prepared_model import Runnable
 from collage.setup.settings import candidate_bounds
 from collage_core.candidates.explanation import pairs_apart, refusals, why_uncovered
+from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.candidates.refusals import TargetFailure
 from collage_core.errors import NoCoverError
 
 
 def explore(
-    environment: Environment[Runnable],
+    source: MeasuringCostSource,
+    pool: CandidatePool,
     rules: Sequence[TargetRule],
     options: OptimizeOptions,
     pins: Pins,
+    failures: Sequence[TargetFailure],
     progress: Progress,
+    budget: Budget = UNLIMITED,
 ) -> Explored:
     """Measure and search as the options say.
 
     Args:
-        environment: The model and the toolchains.
+        source: Measures.
+        pool: A pool without candidates.
         rules: The targets with their rules, pins applied.
         options: How much to measure, and by which search.
         pins: Nodes that the user gave away; named where they are in the way.
+        failures: Targets whose plugin failed before.
         progress: Receives progress updates.
+        budget: See `ExplorationSetup`.
 
     Raises:
         NoCoverError: If no plan covers the graph; says why.
@@ -42,17 +49,17 @@ def explore(
     """
     setup = ExplorationSetup(
         rules=rules,
-        source=environment.source,
+        source=source,
         preset=options.effective,
         bounds=candidate_bounds(options),
         progress=progress,
-        budget=environment.budget.exploring,
+        budget=budget,
     )
     lazy = options.search in ("lazy", "two-level")
     try:
-        return (explore_lazily if lazy else explore_exhaustively)(setup, environment.pool)
+        return (explore_lazily if lazy else explore_exhaustively)(setup, pool)
     except UncoveredError as error:
-        raise explained(error, environment.asked.failures, pins) from error
+        raise explained(error, failures, pins) from error
 
 
 def explained(

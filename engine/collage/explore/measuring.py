@@ -7,13 +7,13 @@ asks for it, so that a second run over the same database takes the same steps an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from collage.explore.exploration import Exploration
 from collage.measure.driver.records import DEADLINE_REASON
 from collage.measure.driver.source import Step
-from collage.measure.wire.outcomes import Failed
+from collage.measure.wire.outcomes import Failed, Outcome
 from collage_core.candidates.costs import CacheKey
 from collage_core.contract import Unmeasured
 from collage_core.fusion import CandidateKernel
@@ -51,24 +51,50 @@ def measured(
     if not waiting:
         return exploration
     setup.progress.phase(what, len(waiting))
+    setup.source.expect(waiting.values())
     reached: list[CacheKey] = []
+    running: dict[int, CandidateKernel] = {}
     skipped, given_up = exploration.skipped, dict(exploration.given_up)
     well, hangs = set(exploration.well), dict(exploration.hangs)
-    for key, candidate in waiting.items():
+
+    def settle(candidate: CandidateKernel) -> None:
+        """Take note of what came of one."""
         name = candidate.measured_as.name
-        if exploration.is_spent and not needed and not (purpose == "select" and pool.is_whole(candidate)):
-            skipped += 1
-        elif hangs.get(name, 0) >= HANGS and name not in well and not needed:
-            given_up[name] = given_up.get(name, 0) + 1
-        else:
-            setup.source.measure([candidate], purpose, lambda step: _tell(exploration, step), brief=brief)
-            reached.append(key)
-            # by what is recorded, so that a later run over the same database gives up at the same point
-            if not _hung(exploration, candidate):
-                well.add(name)
-            elif name not in well:
-                hangs[name] = hangs.get(name, 0) + 1
+        # by what is recorded, so that a later run over the same database gives up at the same point
+        if not _is_hang(setup.source.outcome(candidate)):
+            well.add(name)
+        elif name not in well:
+            hangs[name] = hangs.get(name, 0) + 1
         setup.progress.advance()
+
+    def chosen() -> Iterator[CandidateKernel]:
+        """Yield the next to measure whenever there is room for one."""
+        nonlocal skipped
+        for key, candidate in waiting.items():
+            name, known = candidate.measured_as.name, setup.source.outcome(candidate) is not None
+            if exploration.is_spent and not needed and not (purpose == "select" and pool.is_whole(candidate)):
+                skipped += 1
+                setup.progress.advance()
+            # what is known costs nothing: where several were measured at once, more are known than one run would try
+            elif hangs.get(name, 0) >= HANGS and name not in well and not needed and not known:
+                given_up[name] = given_up.get(name, 0) + 1
+                setup.progress.advance()
+            else:
+                reached.append(key)
+                running[id(candidate)] = candidate
+                yield candidate
+                if known and purpose == "select" and id(candidate) in running:  # nothing was measured
+                    settle(running.pop(id(candidate)))
+
+    def done(step: Step) -> None:
+        """Take note of one that was measured."""
+        _tell(exploration, step)
+        if id(step.candidate) in running:
+            settle(running.pop(id(step.candidate)))
+
+    setup.source.measure(chosen(), purpose, done, brief=brief)
+    for candidate in running.values():  # one with the record of another
+        settle(candidate)
     return dataclasses.replace(
         exploration,
         pool=pool.with_costs(pool.costs.reaching(reached)),
@@ -99,8 +125,7 @@ def uncovered(exploration: Exploration) -> int:
     return missing
 
 
-def _hung(exploration: Exploration, candidate: CandidateKernel) -> bool:
-    outcome = exploration.setup.source.outcome(candidate)
+def _is_hang(outcome: Outcome | None) -> bool:
     return isinstance(outcome, Failed) and outcome.reason.startswith(DEADLINE_REASON)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from collage.setup.device_figures import DeviceFigures
-from collage_core.contract import INVALID, CopyFigures, Cost
+from collage_core.contract import INVALID, CopyFigures, Cost, Target
 from collage_core.contract.device import HOST
 
 
@@ -53,3 +53,14 @@ class HostCopies:
     def start_us(self, device: str) -> float:
         """See `collage_core.search.CopyCosts`."""
         return self._starts_us.get(device, 0.0)
+
+
+def host_copies(figures: Collection[DeviceFigures], targets: Iterable[Target]) -> HostCopies | None:
+    """Return what copies between the devices of targets cost; None if there is no device but the CPU.
+
+    Args:
+        figures: Figures of the devices.
+        targets: The targets.
+    """
+    graphs = {target.device for target in targets if target.launch == "graph"}
+    return HostCopies.of(figures, {each.device for each in figures} - graphs) if figures else None

@@ -154,7 +154,7 @@ def device_figures(
         known = database.get_document(MeasuredDevice, name)
         times = meter.times(device) if known is None else known.times
         if known is None and isinstance(times, DeviceTimes):
-            database.put_document(name, MeasuredDevice(times=times))
+            times = database.keep_first(name, MeasuredDevice(times=times)).times
         if isinstance(times, Unsupported):
             found.append(DeviceFigures.unmeasured(device, times.reason))
         else:

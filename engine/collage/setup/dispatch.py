@@ -37,8 +37,7 @@ def dispatch_us(database: TuningStore, host: Host) -> float:
     """Return the microseconds per kernel; from the database if they are known there."""
     known = database.get_document(DispatchTime, host.fingerprint)
     if known is None:
-        known = DispatchTime(dispatch_us=_measured_us())
-        database.put_document(host.fingerprint, known)
+        known = database.keep_first(host.fingerprint, DispatchTime(dispatch_us=_measured_us()))
     return known.dispatch_us
 
 

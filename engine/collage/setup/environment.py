@@ -12,13 +12,13 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.prepare.validity import blamed_on
 from collage.reference import Fallback
 from collage.report.progress import Progress, SilentProgress
-from collage.setup.dispatch import dispatch_us
-from collage.setup.prepared_model import Runnable, capture_of, kernel_notes
+from collage.setup.empty_pool import empty_pool
+from collage.setup.prepared_model import Runnable, capture_of
 from collage.setup.queries import Asked, ask_targets
 from collage.setup.reference_fallback import reference_fallback
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains, selected
-from collage_core.candidates.costs import Costs
+from collage.store import ModelKernels
 from collage_core.candidates.pool import CandidatePool
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.registry import Registry
@@ -78,7 +78,7 @@ class Environment(Generic[W_co]):
         model = workload()
         progress.phase("asking toolchains")
         with Toolchains(choices, registry=registry) as toolchains, blamed_on(model.graph.model):
-            for sentence in toolchains.missed:
+            for sentence in (*toolchains.missed, *(toolchains.fleet.notes if toolchains.fleet else ())):
                 progress.message(sentence)
             yield cls(model, toolchains, choices, progress)
 
@@ -121,8 +121,9 @@ class Environment(Generic[W_co]):
             database=self.toolchains.database,
             host=self.toolchains.host,
             settings=self._choices.measuring(self.toolchains.threads),
+            measurer=None if self.toolchains.fleet is None else self.toolchains.fleet.measurer,
             warm=self.toolchains.warm_devices(self.graph.weights_bytes),
-            note_kernel=kernel_notes(self.workload, self.toolchains.database),
+            kernels=ModelKernels(self.toolchains.database, self.workload.sha256),
             plugins=self.toolchains.plugins,
             retry_failed=self.toolchains.retry_failed,
         )
@@ -130,5 +131,5 @@ class Environment(Generic[W_co]):
     @cached_property
     def pool(self) -> CandidatePool:
         """A pool without candidates: what candidates, dispatch and copies cost."""
-        loop_us = dispatch_us(self.toolchains.database, self.toolchains.host)
-        return CandidatePool(self.graph, Costs(self.source), loop_us, self.toolchains.copy_costs())
+        toolchains = self.toolchains
+        return empty_pool(self.graph, self.source, toolchains.database, toolchains.host, toolchains.copy_costs())

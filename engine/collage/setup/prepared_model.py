@@ -14,7 +14,6 @@ from collage.measure.models.model_process import ModelProcess
 from collage.measure.wire.blobs import BlobStore
 from collage.reference import Fallback
 from collage.reference.vacuous import vacuous_outputs
-from collage.store import TuningStore, note_kernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 _LEAST_S = 5.0
@@ -87,8 +86,3 @@ def capture_of(
                 return found
 
     return take
-
-
-def kernel_notes(model: Runnable, database: TuningStore) -> Callable[[str], None]:
-    """Return what records that a model asks for a kernel, given the kernel's hash."""
-    return functools.partial(note_kernel, database, model.sha256)

@@ -11,7 +11,7 @@ from collage.errors import WorkerError
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.report.progress import Progress
 from collage.setup.toolchains import Toolchains
-from collage.store import MAX_ATTEMPTS, BlobSpace, document_from_bytes, document_to_bytes, note_kernel
+from collage.store import MAX_ATTEMPTS, BlobSpace, ModelKernels, document_from_bytes, document_to_bytes
 from collage_core.candidates.proposals import TargetRule, target_rule
 from collage_core.candidates.refusals import Remembered, TargetFailure
 from collage_core.contract import Target
@@ -99,7 +99,7 @@ def ask_targets(graph: DataflowGraph, toolchains: Toolchains, progress: Progress
     """
     whole = SubGraph(graph, graph.all_mask) if graph.needs_kernel else None
     if whole is not None:
-        note_kernel(toolchains.database, model, whole.structural_hash)
+        ModelKernels(toolchains.database, model).note([whole.structural_hash])
     rules: list[TargetRule] = []
     failures: list[TargetFailure] = []
     for status in toolchains.statuses:

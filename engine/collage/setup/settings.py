@@ -11,6 +11,7 @@ from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.options import BenchOptions, OptimizeOptions
+from collage.setup.targets import Selection
 from collage_core.fusion import CandidateBounds
 
 _SHARE = 0.4
@@ -77,6 +78,8 @@ class SetupChoices:
         inexact: Whether targets that do not compute in the model's own dtypes may take part.
         reference: Toolchain that computes what ONNX's evaluator cannot; the first exact one if None.
         tuning_db: URL of the tuning database; the user's own if None.
+        runner: Whose machines measure; this one does if None.
+        split_hosts: Whether such a machine measures several candidates at once; None to find out whether it may.
         threads: CPU threads; one per physical core if None.
         retry_failed: Whether to try again what the tuning database remembers as failed.
         measuring: How candidates are measured, by CPU threads.
@@ -88,6 +91,8 @@ class SetupChoices:
     inexact: bool = False
     reference: str | None = None
     tuning_db: str | None = None
+    runner: str | None = None
+    split_hosts: bool | None = None
     threads: int | None = None
     retry_failed: bool = False
     measuring: Callable[[int], MeasureSettings] = plain_settings
@@ -107,11 +112,22 @@ class SetupChoices:
             inexact=options.error_allowed is not None,
             reference=options.reference,
             tuning_db=options.tuning_db,
+            runner=options.runner,
+            split_hosts=options.split_hosts,
             threads=options.threads,
             retry_failed=options.retry_failed,
             measuring=functools.partial(measure_settings, options),
             budget=budget,
         )
+
+    @property
+    def selection(self) -> Selection:
+        """Which targets take part.
+
+        Raises:
+            UsageError: If one is misspelt, or none is named.
+        """
+        return Selection.parse(self.toolchains, self.exclude, inexact=self.inexact)
 
     @classmethod
     def of_bench(cls, options: BenchOptions) -> Self:

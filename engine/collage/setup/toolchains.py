@@ -10,11 +10,11 @@ from typing import Self
 
 from collage.devices.providers import Providers
 from collage.devices.this_host import this_host
+from collage.fleet.fleet import Fleet
 from collage.measure.driver.client import PluginSource
-from collage.measure.driver.source import database_cache
-from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.driver.worker_pool import WorkerPool, database_cache
 from collage.measure.wire.blobs import BlobStore
-from collage.setup.copy_costs import HostCopies
+from collage.setup.copy_costs import HostCopies, host_copies
 from collage.setup.device_figures import DeviceFigures, WorkerMeter, device_figures, warm_devices
 from collage.setup.library_clashes import kept_apart, loaded_clashes
 from collage.setup.settings import SetupChoices
@@ -52,10 +52,12 @@ class Toolchains:
         pool: The workers, and the process that evaluates the model.
         statuses: Each wanted toolchain and its targets.
         missed: A sentence for each toolchain that was named and has no usable target here.
+        fleet: Machines that measure for this one; None where this one does.
         clashes: Libraries of those that take part which cannot be in one process; their targets exclude each other.
 
     Raises:
         UsageError: If a named toolchain or target does not exist.
+        RunnerError: If the runner cannot be used.
         DatabaseError: If the database cannot be used.
     """
 
@@ -80,7 +82,19 @@ class Toolchains:
             taking_part = {status.toolchain.name for status in found if status.selected}
             self.clashes = loaded_clashes({name: loaded[name] for name in taking_part}, self.providers.libraries)
             self.statuses: tuple[ToolchainStatus, ...] = kept_apart(found, self.clashes)
+            self.fleet = None if choices.runner is None else stack.enter_context(self._fleet(choices))
             self._stack = stack.pop_all()
+
+    def _fleet(self, choices: SetupChoices) -> contextlib.AbstractContextManager[Fleet]:
+        return Fleet.open(
+            choices.runner or "",
+            host=self.host,
+            threads=self.threads,
+            targets=self.targets(),
+            plugins=self.plugins,
+            store=self.store,
+            split=choices.split_hosts,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -116,10 +130,7 @@ class Toolchains:
 
     def copy_costs(self) -> HostCopies | None:
         """Return what copies between the devices of the targets cost; None if there is no device but the CPU."""
-        targets = [target for status in self.statuses for target in status.selected]
-        graphs = {target.device for target in targets if target.launch == "graph"}
-        figures = self.device_figures
-        return HostCopies.of(figures, {each.device for each in figures} - graphs) if figures else None
+        return host_copies(self.device_figures, [target for each in self.statuses for target in each.selected])
 
     def warm_devices(self, weights_bytes: int) -> frozenset[str]:
         """Return the devices whose caches hold all of a model's weights, so that a run finds those the last one read.
@@ -140,7 +151,7 @@ def selected(choices: SetupChoices, registry: Registry) -> Selection:
     Raises:
         UsageError: If something is misspelt, not installed, or failed to load.
     """
-    selection = Selection.parse(choices.toolchains, choices.exclude, inexact=choices.inexact)
+    selection = choices.selection
     selection.toolchains(registry)
     check_reference(choices.reference, registry)
     return selection

@@ -2,7 +2,7 @@
 
 from collage.store.cleaning import toolchain_of, unusable
 from collage.store.documents import Document, document_from_bytes, document_to_bytes
-from collage.store.location import database_file, default_path, open_database
+from collage.store.location import database_file, default_path, is_shared, open_database, shown_name
 from collage.store.memory import MemoryStore
 from collage.store.normalised import MachineSpeed, block_times_us
 from collage.store.plugin_versions import applicable
@@ -13,20 +13,23 @@ from collage.store.records import (
     RecordKey,
     StoredDocument,
     TuningRecord,
+    of_any_plugin,
     timing_beside,
 )
-from collage.store.sqlite import SqliteStore
-from collage.store.subjects import KernelOfModel, kernels_of, note_kernel, plan_name, plan_subject
+from collage.store.sqlite.sqlite_store import SqliteStore
+from collage.store.subjects import KernelOfModel, ModelKernels, kernels_of, plan_name, plan_subject
 from collage.store.transfer import Transferred, export_lines, import_lines, lines_of, merge
-from collage.store.tuning_store import MAX_ATTEMPTS, Removal, StoredBlobs, StoreStats, TuningStore
+from collage.store.tuning_store import MAX_ATTEMPTS, MAX_BLOB_BYTES, Removal, StoredBlobs, StoreStats, TuningStore
 
 __all__ = [
     "MAX_ATTEMPTS",
+    "MAX_BLOB_BYTES",
     "BlobSpace",
     "Document",
     "KernelOfModel",
     "MachineSpeed",
     "MemoryStore",
+    "ModelKernels",
     "Outcome",
     "Purpose",
     "RecordKey",
@@ -46,13 +49,15 @@ __all__ = [
     "document_to_bytes",
     "export_lines",
     "import_lines",
+    "is_shared",
     "kernels_of",
     "lines_of",
     "merge",
-    "note_kernel",
+    "of_any_plugin",
     "open_database",
     "plan_name",
     "plan_subject",
+    "shown_name",
     "timing_beside",
     "toolchain_of",
     "unusable",

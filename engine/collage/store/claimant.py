@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import platform
 import time
+from pathlib import Path
 
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SAME_START_S = 1.0
 """Largest difference in seconds between start times of the same process: adjusting the system clock shifts them."""
 _LONGEST_S = 3600.0
@@ -22,7 +25,7 @@ class Claimant:
     """A process, distinguished from a later one with the same process identifier.
 
     Attributes:
-        machine: Name of its machine or container.
+        machine: Name of its machine or container, with what tells it from others of that name.
         pid: Its process identifier there.
         started: Start time, in seconds since 1970.
 
@@ -51,7 +54,7 @@ class Claimant:
         Args:
             seen: Time of its last sign of life, in seconds since 1970.
         """
-        if self.machine != platform.node():
+        if self.machine != _machine():
             return abs(time.time() - seen) < _LONGEST_S
         import psutil
 
@@ -73,4 +76,15 @@ class Claimant:
 def _process(pid: int) -> Claimant:
     import psutil
 
-    return Claimant(machine=platform.node(), pid=pid, started=psutil.Process(pid).create_time())
+    return Claimant(machine=_machine(), pid=pid, started=psutil.Process(pid).create_time())
+
+
+@functools.cache
+def _machine() -> str:
+    """Return a name that no other machine or container has: images often share that of the host."""
+    parts = [platform.node()]
+    with contextlib.suppress(OSError):
+        parts.append(_BOOT.read_text(encoding="ascii").strip())
+    with contextlib.suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from collage.documents.strict import strict_converter
@@ -34,13 +35,25 @@ class TypedDocuments(abc.ABC):
         """See `TuningStore`."""
 
     @abc.abstractmethod
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """See `TuningStore`."""
+
+    @abc.abstractmethod
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
 
     def put_document(self, name: str, document: Document) -> None:
         """See `TuningStore`."""
-        body = _CONVERTER.unstructure(document)
-        self.put_stored(StoredDocument(kind=document.KIND, name=name, version=document.VERSION, body=body))
+        self.put_stored(_stored(name, document))
+
+    def keep_first(self, name: str, document: D) -> D:
+        """See `TuningStore`."""
+        if self.put_all_stored([_stored(name, document)], replace=False):
+            return document
+        known = self.get_document(type(document), name)
+        if known is None:  # what another version left
+            self.put_document(name, document)
+        return document if known is None else known
 
     def get_document(self, kind: type[D], name: str) -> D | None:
         """See `TuningStore`."""
@@ -48,6 +61,11 @@ class TypedDocuments(abc.ABC):
         if stored is None or stored.version != kind.VERSION:
             return None
         return _understood(stored.body, kind)
+
+
+def _stored(name: str, document: Document) -> StoredDocument:
+    body = _CONVERTER.unstructure(document)
+    return StoredDocument(kind=document.KIND, name=name, version=document.VERSION, body=body)
 
 
 def _understood(body: Any, kind: type[D]) -> D | None:

@@ -62,5 +62,11 @@ class DatabaseLockedError(DatabaseError):
     advice = "End that process, or try again."
 
 
+class DatabaseUnreachableError(DatabaseError):
+    """The server does not answer; what it acknowledged before is kept there."""
+
+    advice = "See that it runs and may be reached from here, and try again; or name another with --tuning-db."
+
+
 class DatabaseNameError(DatabaseError, UsageError):
     """The given text does not name a database."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 
 from collage.store.documents import TypedDocuments
@@ -20,7 +21,7 @@ from collage.store.records import (
     of_any_plugin,
     to_json,
 )
-from collage.store.tuning_store import Damaged, Removal, StoreStats
+from collage.store.tuning_store import MAX_BLOB_BYTES, Damaged, Removal, StoreStats
 
 
 class MemoryStore(TypedDocuments):
@@ -33,7 +34,7 @@ class MemoryStore(TypedDocuments):
         self._by_key: dict[RecordKey, list[str]] = {}  # by keys without the plugin's version
         self._attempts: Counter[RecordKey] = Counter()
         self._blobs: dict[tuple[BlobSpace, str], bytes] = {}
-        self._documents: dict[tuple[str, str], str] = {}  # JSON by kind and name
+        self._documents: dict[tuple[str, str], tuple[str, float]] = {}  # JSON, and when it was put, by kind and name
 
     @property
     def url(self) -> str:
@@ -79,6 +80,14 @@ class MemoryStore(TypedDocuments):
             ]
         return tuple(from_json(text, TuningRecord) for text in texts)
 
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
+        """See `TuningStore`."""
+        with self._open():
+            keys = [key for key, texts in self._by_key.items() if texts and key.structural_hash in hashes]
+        return {key: self.records(key, any_plugin=True) for key in keys if key.host in hosts}
+
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """See `TuningStore`."""
         with self._open():
@@ -104,7 +113,8 @@ class MemoryStore(TypedDocuments):
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
         """See `TuningStore`."""
         with self._open():
-            self._blobs[space, key] = bytes(data)
+            if len(data) <= MAX_BLOB_BYTES:
+                self._blobs[space, key] = bytes(data)
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
         """See `TuningStore`."""
@@ -118,20 +128,31 @@ class MemoryStore(TypedDocuments):
 
     def put_stored(self, document: StoredDocument) -> None:
         """See `TuningStore`."""
-        text = to_json(document)
+        self.put_all_stored([document])
+
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """See `TuningStore`."""
+        texts = {(document.kind, document.name): to_json(document) for document in documents}
         with self._open():
-            self._documents[document.kind, document.name] = text
+            new = [place for place in texts if replace or place not in self._documents]
+            self._documents.update({place: (texts[place], time.time()) for place in new})
+        return len(new)
 
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """See `TuningStore`."""
         with self._open():
-            text = self._documents.get((kind, name))
-        return None if text is None else from_json(text, StoredDocument)
+            found = self._documents.get((kind, name))
+        return None if found is None else from_json(found[0], StoredDocument)
 
-    def document_keys(self) -> tuple[tuple[str, str], ...]:
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
         """See `TuningStore`."""
         with self._open():
-            return tuple(sorted(self._documents))
+            places = sorted(
+                place for place, (_, written) in self._documents.items() if before is None or written < before
+            )
+        return tuple(place for place in places if kind in (None, place[0]) and place[1].startswith(prefix))
 
     def stats(self) -> StoreStats:
         """See `TuningStore`."""

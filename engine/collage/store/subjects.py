@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+import functools
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
+from collage.store.records import StoredDocument
 from collage.store.tuning_store import TuningStore
 
 _BETWEEN = "|"
@@ -19,23 +21,41 @@ class KernelOfModel:
     VERSION: ClassVar[int] = 1
 
 
-def note_kernel(store: TuningStore, model: str, structural_hash: str) -> None:
-    """Record that a model asks for a kernel, unless that is known.
+class ModelKernels:
+    """The kernels that a model asked for, in this run and before.
 
     Args:
-        store: Where to note it.
+        store: Where that is noted.
         model: SHA-256 of the model's file; nothing is noted if it is empty.
-        structural_hash: Hash of the kernel, as in `RecordKey`.
     """
-    name = f"{model}/{structural_hash}"
-    if model and store.get_document(KernelOfModel, name) is None:
-        store.put_document(name, KernelOfModel())
+
+    def __init__(self, store: TuningStore, model: str) -> None:
+        self._store = store
+        self._model = model
+        self._noted: set[str] = set()
+
+    @functools.cached_property
+    def before(self) -> frozenset[str]:
+        """Structural hashes of those that earlier runs asked for, as in `RecordKey`."""
+        return kernels_of(self._store, self._model) if self._model else frozenset()
+
+    def note(self, hashes: Iterable[str]) -> None:
+        """Record that the model asks for kernels; what is known already is not written again."""
+        new = set(hashes) - self._noted - self.before
+        if new and self._model:
+            self._noted |= new
+            notes = [
+                StoredDocument(
+                    kind=KernelOfModel.KIND, name=f"{self._model}/{each}", version=KernelOfModel.VERSION, body={}
+                )
+                for each in sorted(new)
+            ]
+            self._store.put_all_stored(notes, replace=False)
 
 
 def kernels_of(store: TuningStore, model: str) -> frozenset[str]:
     """Return the structural hashes of the kernels that a model asked for."""
-    names = (name for kind, name in store.document_keys() if kind == KernelOfModel.KIND)
-    return frozenset(name.partition("/")[2] for name in names if name.startswith(f"{model}/"))
+    return frozenset(name.partition("/")[2] for _, name in store.document_keys(KernelOfModel.KIND, f"{model}/"))
 
 
 def plan_name(model: str, targets: Collection[str], digest: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TextIO, TypeVar
 
 from collage.store.errors import DatabaseDamagedError, DatabaseError, ExportVersionError
 from collage.store.records import BlobSpace, StoredDocument, TuningRecord, dumps, loads, structure, to_json
-from collage.store.tuning_store import Damaged, TuningStore
+from collage.store.tuning_store import OWN_KINDS, Damaged, TuningStore
 
 FORMAT = "collage-tuning"
 FORMAT_VERSION = 4
@@ -32,7 +32,7 @@ class Transferred:
         records: Records that were new.
         known: Records that were there already.
         blobs: Blobs added; those whose place is taken stay as they are.
-        left_out: Blobs left out because nobody vouched for them.
+        left_out: Blobs left out because nobody vouched for them; verifications are left out, too, and not counted.
         documents: Documents added; those whose place is taken stay as they are.
     """
 
@@ -101,13 +101,14 @@ def import_lines(
         store: Where to.
         lines: The lines.
         source: What to call them in errors.
-        cached_files: Whether to add blobs, which toolchains take for their own work: compiled code, some of them.
+        cached_files: Whether whoever wrote them may run code here: then blobs are added, which toolchains take for
+            their own work, and verifications, which say that packages need not be looked at again.
 
     Raises:
         DatabaseDamagedError: If a line is not one of an export; those before it are kept.
         ExportVersionError: If a newer or an older Collage wrote them.
     """
-    adding = _Adding(store, cached_files=cached_files)
+    adding = _Adding(store, trusted=cached_files)
     numbered = enumerate(lines, start=1)
     _check_header(next(numbered, (1, ""))[1], source)
     for number, line in numbered:
@@ -130,7 +131,7 @@ def merge(store: TuningStore, other: TuningStore, *, cached_files: bool = False)
         other: What to add.
         cached_files: As for `import_lines`.
     """
-    adding = _Adding(store, cached_files=cached_files)
+    adding = _Adding(store, trusted=cached_files)
     for record in other.all_records():
         adding.record(record)
     for space, key in other.blob_keys():
@@ -176,13 +177,14 @@ def _import_line(adding: _Adding, line: Any) -> None:
 
 
 class _Adding:
-    """Adds missing entries to a store, records in batches."""
+    """Adds missing entries to a store, records and documents in batches."""
 
-    def __init__(self, store: TuningStore, *, cached_files: bool) -> None:
+    def __init__(self, store: TuningStore, *, trusted: bool) -> None:
         self._store = store
-        self._cached_files = cached_files
+        self._trusted = trusted
         self._left_out = 0
         self._batch: list[TuningRecord] = []
+        self._waiting: list[StoredDocument] = []
         self._seen = 0
         self._new = 0
         self._blobs = 0
@@ -195,20 +197,24 @@ class _Adding:
             self.flush()
 
     def blob(self, space: BlobSpace, key: str, data: bytes) -> None:
-        if not self._cached_files:
+        if not self._trusted:
             self._left_out += 1
         elif self._store.get_blob(space, key) is None:
             self._store.put_blob(space, key, data)
             self._blobs += 1
 
     def document(self, document: StoredDocument) -> None:
-        if self._store.get_stored(document.kind, document.name) is None:
-            self._store.put_stored(document)
-            self._documents += 1
+        if document.kind in OWN_KINDS and not self._trusted:
+            return  # found out anew
+        self._waiting.append(document)
+        if len(self._waiting) >= _BATCH:
+            self.flush()
 
     def flush(self) -> None:
         self._new += self._store.append_all(self._batch)
         self._batch.clear()
+        self._documents += self._store.put_all_stored(self._waiting, replace=False)
+        self._waiting.clear()
 
     def result(self) -> Transferred:
         self.flush()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, TypeAlias
 
@@ -13,6 +14,14 @@ from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument,
 
 Damaged: TypeAlias = Callable[[DatabaseError], None]
 """Receives an error for each entry that cannot be read."""
+
+MAX_BLOB_BYTES = 512 << 20
+"""Larger blobs are not kept: databases have limits of their own (PostgreSQL's is a gigabyte), and blobs are caches."""
+
+_LONGEST_KEY = 400
+
+OWN_KINDS = frozenset({"optimization", "verification"})
+"""Kinds of documents by which work is left out that would find out whether a package is right: one's own count only."""
 
 MAX_ATTEMPTS = 2
 """Attempts without an outcome after which a candidate is skipped, because it kills the measuring process."""
@@ -105,6 +114,21 @@ class TuningStore(Protocol):
             any_plugin: Return also those of other versions of the plugin.
         """
 
+    def records_with(
+        self, hashes: Collection[str], hosts: Collection[str]
+    ) -> dict[RecordKey, tuple[TuningRecord, ...]]:
+        """Return the records of many kernels on some machines, whichever versions of plugins made them.
+
+        A search asks for hundreds of kernels, and of a server every question costs a round trip.
+
+        Args:
+            hashes: Structural hashes of the kernels.
+            hosts: Fingerprints of the machines, as in `RecordKey`.
+
+        Returns:
+            Records in insertion order, by their key without the plugin's version (`of_any_plugin`).
+        """
+
     def all_records(self, damaged: Damaged | None = None) -> Iterator[TuningRecord]:
         """Yield every record in insertion order; records added meanwhile may or may not be included.
 
@@ -134,10 +158,13 @@ class TuningStore(Protocol):
         """
 
     def put_blob(self, space: BlobSpace, key: str, data: bytes) -> None:
-        """Store bytes; replace those under the same space and key."""
+        """Store bytes; replace those under the same space and key.
+
+        More than `MAX_BLOB_BYTES` are not kept.
+        """
 
     def get_blob(self, space: BlobSpace, key: str) -> bytes | None:
-        """Return the bytes, or None if there are none.
+        """Return the bytes; None if there are none, or they are kept where this process cannot read.
 
         Raises:
             DatabaseDamagedError: If they are not those that were put.
@@ -148,6 +175,18 @@ class TuningStore(Protocol):
 
     def put_document(self, name: str, document: Document) -> None:
         """Keep a document; replaces the one of the same kind and name.
+
+        Raises:
+            ValueError: If a number in it is not finite.
+        """
+
+    def keep_first(self, name: str, document: D) -> D:
+        """Keep a document unless there is one of the same kind and name that is understood.
+
+        Of processes that find out the same at once, all go by what the first of them found.
+
+        Returns:
+            The document that is kept.
 
         Raises:
             ValueError: If a number in it is not finite.
@@ -166,6 +205,20 @@ class TuningStore(Protocol):
             ValueError: If it is not JSON.
         """
 
+    def put_all_stored(self, documents: Iterable[StoredDocument], *, replace: bool = True) -> int:
+        """Keep many documents, all or none.
+
+        Args:
+            documents: The documents.
+            replace: Whether to replace those of the same kind and name; otherwise they stay as they are.
+
+        Returns:
+            How many were written.
+
+        Raises:
+            ValueError: If one is not JSON.
+        """
+
     def get_stored(self, kind: str, name: str) -> StoredDocument | None:
         """Return a document as it was put, or None if there is none of that kind and name.
 
@@ -173,8 +226,16 @@ class TuningStore(Protocol):
             DatabaseDamagedError: If it is no document.
         """
 
-    def document_keys(self) -> tuple[tuple[str, str], ...]:
-        """Return every document's kind and name, sorted."""
+    def document_keys(
+        self, kind: str | None = None, prefix: str = "", *, before: float | None = None
+    ) -> tuple[tuple[str, str], ...]:
+        """Return documents' kinds and names, sorted.
+
+        Args:
+            kind: Only of this kind.
+            prefix: Only those whose names begin so.
+            before: Only those last put before this time, in seconds since 1970.
+        """
 
     def stats(self) -> StoreStats:
         """Return statistics of the store's content."""
@@ -207,8 +268,13 @@ class StoredBlobs:
 
     def get(self, key: str) -> bytes | None:
         """See `BlobCache`."""
-        return self.store.get_blob(self.space, key)
+        return self.store.get_blob(self.space, _short(key))
 
     def put(self, key: str, data: bytes) -> None:
         """See `BlobCache`."""
-        self.store.put_blob(self.space, key, data)
+        self.store.put_blob(self.space, _short(key), data)
+
+
+def _short(key: str) -> str:
+    """Return a key that every database has an index for: PostgreSQL's take a third of a page."""
+    return key if len(key) <= _LONGEST_KEY else hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()

@@ -26,7 +26,7 @@ from collage_core.fusion import (
     default_rule,
 )
 from collage_core.fusion.closure import Closure
-from collage_core.fusion.rule import Closures
+from collage_core.fusion.rule import RuleCache
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.masks import iterate_bits
 from collage_core.patterns import FusionPattern, Match, NodeContext, PatternTable, is_constant, is_op, wildcard
@@ -193,9 +193,9 @@ def test_a_closure_is_computed_once_whatever_the_cuts(mnist: DataflowGraph, monk
     target, other = context(Joins.ANY).target, dataclasses.replace(context(Joins.ANY).target, max_depth=2)
     asked = [(target, (4, 8)), (target, (2, 5)), (other, (4, 8)), (target, (4, 8))]
 
-    def found(closures: Closures | None) -> list[tuple[SubGraph, ...]]:
+    def found(cache: RuleCache | None) -> list[tuple[SubGraph, ...]]:
         contexts = [
-            RuleContext(target=each, cut_positions=cuts, closures={} if closures is None else closures)
+            RuleContext(target=each, cut_positions=cuts, cache=RuleCache() if cache is None else cache)
             for each, cuts in asked
         ]
         return [default_rule(table, each.target).propose(mnist, each).sub_graphs for each in contexts]
@@ -209,7 +209,7 @@ def test_a_closure_is_computed_once_whatever_the_cuts(mnist: DataflowGraph, monk
 
     monkeypatch.setattr(Closure, "run", counted)
 
-    assert found({}) == alone
+    assert found(RuleCache()) == alone
     assert len(runs) == 2, "one for each depth"
     assert alone[0] != alone[1]
     assert alone[0] != alone[2]

@@ -16,7 +16,7 @@ import pytest
 
 from collage.devices.this_host import this_host
 from collage.measure.driver.client import PluginSource, Worker
-from collage.measure.driver.source import database_cache
+from collage.measure.driver.worker_pool import database_cache
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import FunctionEncoder
 from collage.measure.wire.messages import AskBuild, AskMeasure

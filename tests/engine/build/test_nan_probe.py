@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.build.nan_probe import NanProbe
+from collage.build.verifying.nan_probe import NanProbe
 from collage.report.facts.record import NAN_AS_EXPECTED
 
 ZEROS = np.zeros((2, 3), np.float32)

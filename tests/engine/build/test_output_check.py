@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage.build.output_check import (
+from collage.build.verifying.output_check import (
     ValueJudge,
     bounded_values,
     compared_outputs,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collage.build.verify import largest_error, verify
+from collage.build.verifying.verify import largest_error, verify
 from collage.errors import TooInexactError, VerificationError
 from collage.measure.wire.blobs import BlobStore
 from collage.reference import Evaluation

@@ -90,7 +90,7 @@ def test_an_endless_stream_is_no_export(collage: Collage) -> None:
     assert "its first line is not the header of an export" in result.stderr
 
 
-@pytest.mark.guards("a database of another schema version, older or newer; an export of another format version")
+@pytest.mark.guards("a database of a newer schema version; an export of another format version")
 @pytest.mark.parametrize("version", [2, 5])
 def test_an_export_of_another_version_is_one_message(collage: Collage, tuning_db: Path, version: int) -> None:
     assert collage("db", "export", "-o", "all.jsonl", "--tuning-db", tuning_db).exit_code == 0

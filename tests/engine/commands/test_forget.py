@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from collage.build.verify import Verified
-from collage.commands.forget import is_meant, known_of
+from collage.build.verifying.verify import Verified
 from collage.commands.optimizing.up_to_date import Concluded
-from collage.decide.end_to_end import SavedRace
+from collage.commands.stores.forget import is_meant, known_of
+from collage.decide.races.saved_races import SavedRace
 from collage.measure.profiling.saved_profiles import SavedProfile, document_name
 from collage.report.facts.device_facts import DeviceWorkFacts
 from collage.setup.queries import QUERIES
@@ -21,12 +21,12 @@ from collage.store import (
     KernelOfModel,
     MachineSpeed,
     MemoryStore,
+    ModelKernels,
     RecordKey,
     StoredDocument,
     TuningRecord,
     TuningStore,
     export_lines,
-    note_kernel,
     plan_name,
 )
 from collage_core.contract import TargetSpelling
@@ -47,7 +47,7 @@ def filled(models: Mapping[str, tuple[str, ...]], targets: tuple[str, ...]) -> T
     store.put_document("here", MachineSpeed(calibration_us=1.0))
     for model, kernels in models.items():
         for kernel in kernels:
-            note_kernel(store, model, kernel)
+            ModelKernels(store, model).note([kernel])
             for target in targets:
                 fill(store, kernel, target)
         for target in targets:
@@ -106,7 +106,7 @@ def test_of_a_model_its_kernels_go_and_all_about_its_plans(
     store.remove(known_of(store, str(model) if named == "file" else next(iter(models))))
 
     left = filled({"other": (OTHERS,)}, TARGETS)
-    note_kernel(left, "other", SHARED)
+    ModelKernels(left, "other").note([SHARED])
     assert content(store) == content(left)
 
 

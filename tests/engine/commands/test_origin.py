@@ -64,7 +64,7 @@ def test_a_run_that_retries_what_failed_has_the_origin_of_one_that_does_not(mode
 
 def test_every_option_is_known_here() -> None:
     otherwise = {"tuning_db", "inputs", "load_plan", "fusion_specs", "budget_s", "retry_failed", "calibration"}
-    otherwise |= {"metric", "max_drop", "labelled"}
+    otherwise |= {"metric", "max_drop", "labelled", "runner", "split_hosts"}
 
     assert {field.name for field in dataclasses.fields(OptimizeOptions)} == CHANGED.keys() | otherwise
 

@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from collage.build.assemble import Assembled
-from collage.decide import race
-from collage.decide.end_to_end import EndToEndTimer
+from collage.decide.races import race
+from collage.decide.races.end_to_end import EndToEndTimer
+from collage.decide.races.saved_races import SavedRaces
 from collage.devices.this_host import this_host
 from collage.errors import PlanBuildError
 from collage.measure.budget import UNLIMITED, Budget
@@ -142,19 +143,22 @@ def timer(
 
     return Bench(
         EndToEndTimer(
-            database=database,
-            model=f"sha256 of {model_key}",
-            model_key=model_key,
-            host=host or this_host(),
-            threads=threads,
-            tolerance=tolerance,
-            preset=PRESETS["quick"],
+            saved=SavedRaces(
+                database=database,
+                model=f"sha256 of {model_key}",
+                model_key=model_key,
+                host=host or this_host(),
+                threads=threads,
+                tolerance=tolerance,
+                preset=PRESETS["quick"],
+                plugins=plugins or {},
+                budget_s=budget.seconds,
+                sizes=sizes,
+            ),
             folder=folder,
             inputs=lambda: [folder / f"inputs-{number}.json" for number in range(max(1, len(sizes)))],
-            sizes=sizes,
             build=build,
             progress=SilentProgress(),
-            plugins=plugins,
             retry_failed=retry_failed,
             budget=budget,
         ),

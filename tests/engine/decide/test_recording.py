@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from collage.decide.decision import Timed, decide
-from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.recording import comparison, latency_facts, options_explained, regions
 from collage.decide.shortlist import mixes
 from collage.measure.wire.outcomes import Refused

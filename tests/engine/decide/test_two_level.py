@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from collage.decide.decision import Timed, decide
-from collage.decide.end_to_end import EndToEndTimings
+from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.shortlist import mixes, singles
 from collage.decide.two_level import NAME, Improved, improved
 from collage.measure.wire.outcomes import Refused

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from collage.build.verify import Verified
+from collage.build.verifying.verify import Verified
 from collage.devices.this_host import this_host
 from collage.measure.budget import UNLIMITED
 from collage.measure.driver.records import Limits, superseded

@@ -32,6 +32,8 @@ from tests.hardship import ORDINARY, files_up_to, run_python, small_disk
 KEY = RecordKey(structural_hash="h", target="t", fingerprint="f", host="cpu", threads=2, launch="eager", timing="t")
 SPACE = BlobSpace(toolchain="t", fingerprint="f")
 PAGE = 4096
+TABLE_LEAF = 13
+"""First byte of a page that holds rows (https://www.sqlite.org/fileformat2.html#b_tree_pages)."""
 
 
 def record(sample_us: float = 1.0) -> TuningRecord:
@@ -78,9 +80,10 @@ def flipped(path: Path) -> None:
 
 
 def zeroed(path: Path) -> None:
-    """A page that never reached the disk."""
+    """A page of a table that never reached the disk."""
     data = bytearray(path.read_bytes())
-    data[10 * PAGE : 11 * PAGE] = bytes(PAGE)
+    leaf = next(start for start in range(10 * PAGE, len(data), PAGE) if data[start] == TABLE_LEAF)
+    data[leaf : leaf + PAGE] = bytes(PAGE)
     path.write_bytes(data)
 
 
@@ -134,7 +137,7 @@ def test_what_can_still_be_read_of_a_damaged_database_can_be_saved(path: Path, d
 def test_a_record_that_was_altered_is_left_out_of_what_is_saved(path: Path) -> None:
     other = sqlite3.connect(path)
     other.execute("UPDATE record SET body = replace(body, '17.0', '99.0') WHERE id = 18")
-    other.execute("UPDATE blob SET data = x'00'")
+    other.execute("UPDATE content SET data = x'00'")
     other.commit()
     other.close()
     lost: list[DatabaseError] = []
@@ -265,6 +268,6 @@ def test_a_database_cannot_be_made_in_a_folder_that_cannot_be_written(tmp_path: 
 
 def test_a_name_that_names_no_database_is_misuse() -> None:
     with pytest.raises(DatabaseNameError) as caught:
-        open_database("postgresql://x")
+        open_database("mysql://x")
 
     assert isinstance(caught.value, UsageError)

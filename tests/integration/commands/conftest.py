@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from collage.decide import race, shortlist
+from collage.decide import shortlist
+from collage.decide.races import race
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.driver.source import MeasuringCostSource
 from collage.runtime.package import load_package

@@ -14,9 +14,8 @@ from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.wire.outcomes import Built, Failed, Refused, Stage
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains
-from collage_core.contract import Target
 from collage_core.errors import CollageError
-from collage_core.fusion import SubGraph
+from collage_core.fusion import CandidateKernel
 from collage_testing import GraphBuilder, dense
 
 pytestmark = pytest.mark.plugins
@@ -50,12 +49,12 @@ def test_what_cannot_be_built_for_its_own_weights_goes_to_another(
     failed: list[str] = []
 
     def build(
-        source: MeasuringCostSource, sub_graph: SubGraph, target: Target, *arguments: Any, **options: Any
+        source: MeasuringCostSource, kernel: CandidateKernel, *arguments: Any, **options: Any
     ) -> Built | Refused | Failed:
-        if not failed or target.toolchain == failed[0]:
-            failed.append(target.toolchain)
+        if not failed or kernel.target.toolchain == failed[0]:
+            failed.append(kernel.target.toolchain)
             return Failed(stage=Stage.CHECK, reason="wrong with these weights")
-        return built(source, sub_graph, target, *arguments, **options)
+        return built(source, kernel, *arguments, **options)
 
     monkeypatch.setattr(MeasuringCostSource, "build", build)
     x = np.ones((4, 16), np.float32)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collage.build import plan_builder
-from collage.build.verify import verify
+from collage.build.verifying.verify import verify
 from collage.commands.optimize import optimize
 from collage.errors import VerificationError
 from collage.options import OptimizeOptions

@@ -13,7 +13,7 @@ import openvino
 import pytest
 from click.testing import CliRunner
 
-from collage.build.output_check import ValueJudge, needed
+from collage.build.verifying.output_check import ValueJudge, needed
 from collage.cli import main
 from collage.prepare.steps import prepare
 from collage.reference import evaluate

@@ -23,7 +23,7 @@ OPTIMIZE = """
 import dataclasses, json, os, sys, tempfile
 from pathlib import Path
 from collage import options
-from collage.decide import race
+from collage.decide.races import race
 from collage.store import SqliteStore
 from click.testing import CliRunner
 from collage.cli import main

@@ -26,7 +26,7 @@ from tests.integration.commands.models import inputs, reference, written
 SHORT = """
 import dataclasses
 from collage import options
-from collage.decide import race
+from collage.decide.races import race
 options.PRESETS["quick"] = dataclasses.replace(options.PRESETS["quick"], operators=24, rounds=2, round_s=0.005)
 race.FIRST_ROUNDS = 1
 from collage.cli import main

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from collage.commands.optimize import optimize
-from collage.decide import race
+from collage.decide.races import race
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.messages import Burst
 from collage.options import OptimizeOptions

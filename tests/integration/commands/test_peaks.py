@@ -69,7 +69,7 @@ def test_a_plan_is_held_against_products_by_numpy_and_by_the_toolchains(first: O
 
 def test_a_later_run_measures_no_peak_again(first: Optimized, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_peaks, "own_command", lambda *_: pytest.fail("NumPy was measured again"))
-    monkeypatch.setattr(MeasuringCostSource, "_measured", lambda *_: pytest.fail("something was measured again"))
+    monkeypatch.setattr(MeasuringCostSource, "_attempt", lambda *_: pytest.fail("something was measured again"))
     monkeypatch.setattr("collage.peaks.measured_limits._REPETITIONS", 0)
 
     again = optimize(folder / "small.onnx", OPTIONS(tuning_db=str(folder / "tuning.sqlite")))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from collage import options
-from collage.decide import race
+from collage.decide.races import race
 from collage.measure.driver import memory
 from collage_core.hookspecs import ENTRY_POINT_GROUP
 from collage_core.registry import Registry

@@ -95,7 +95,10 @@ NUMBERS: dict[str, Sequence[Row]] = {
         Row(["--reference", "tvm"], ["--reference: no toolchain 'tvm' is installed"]),
         Row(["--reference", "referense"], ["--reference", "did you mean 'reference'?"]),
         Row(["--reference", "reference("], ["--reference: 'reference(' is not a target"]),
-        Row(["--tuning-db", "http://x/y"], ["'http://x/y': it is not sqlite:///PATH, a path or memory:"]),
+        Row(
+            ["--tuning-db", "http://x/y"],
+            ["'http://...': it is not sqlite:///PATH, postgresql://..., a path, @FILE or memory:"],
+        ),
         Row(["--tuning-db", "sqlite:x"], ["'sqlite:x': write sqlite:/// and then the path"]),
     ),
     "bench": (

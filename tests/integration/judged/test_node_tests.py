@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 from onnx.backend.test.loader import load_model_tests
 
-from collage.build.output_check import ValueJudge, needed
+from collage.build.verifying.output_check import ValueJudge, needed
 from collage.reference import evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.integration.judged.runtimes import LIMIT, RUNTIMES

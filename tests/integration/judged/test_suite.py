@@ -9,7 +9,7 @@ import pytest
 from onnx.utils import Extractor
 
 from benchmarks.models import MODELS
-from collage.build.output_check import ValueJudge
+from collage.build.verifying.output_check import ValueJudge
 from collage.prepare.steps import prepare
 from collage.reference import evaluate
 from collage_core.ir.graph.dataflow import DataflowGraph

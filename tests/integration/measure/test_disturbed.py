@@ -15,8 +15,8 @@ from collage.measure.driver.capture import Capture
 from collage.measure.driver.child import ChildProcess
 from collage.measure.driver.client import Worker
 from collage.measure.driver.settings import MeasureSettings
-from collage.measure.driver.source import MeasuringCostSource, database_cache
-from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.driver.worker_pool import WorkerPool, database_cache
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import BuildSettings, Failed, Measured, Stage, Tolerance
 from collage.setup.inputs.random_arrays import random_inputs

@@ -112,7 +112,7 @@ def test_what_holds_no_product_is_measured_once_for_all_precisions_and_built_for
     cost = costs.cost(plain)
     assert not isinstance(cost, Unmeasured)
     assert costs.cost(half) == costs.cost(brain) == cost < INVALID
-    built = [costs.build(each.sub_graph, each.target, costs.variant(each)) for each in (half, brain, plain)]
+    built = [costs.build(each, costs.variant(each)) for each in (half, brain, plain)]
     artifacts = [each.artifact for each in built if isinstance(each, Built)]
     assert artifacts == [artifacts[0]] * 3  # the same kernel
 

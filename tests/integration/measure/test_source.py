@@ -21,8 +21,8 @@ from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.driver.fallback import worker_fallback
 from collage.measure.driver.repeats import LEAST, repeats_of
 from collage.measure.driver.settings import MeasureSettings
-from collage.measure.driver.source import MeasuringCostSource, database_cache
-from collage.measure.driver.worker_pool import WorkerPool
+from collage.measure.driver.source import MeasuringCostSource
+from collage.measure.driver.worker_pool import WorkerPool, database_cache
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
@@ -136,10 +136,10 @@ def test_what_the_database_has_is_not_measured_again(make: Make, graph: Dataflow
     candidates = [candidate(graph, 0), candidate(graph, 0, "refuses"), candidate(graph, 0, "raises-in-run")]
     steps: list[str] = []
 
-    first.measure(candidates, progress=lambda step: steps.append(f"{step.done}/{step.total}"))
+    first.measure(candidates, progress=lambda step: steps.append(type(step.outcome).__name__))
     second.measure(candidates, progress=lambda step: steps.append("again"))
 
-    assert steps == ["1/3", "2/3", "3/3"]
+    assert steps == ["Measured", "Refused", "Failed"]
     assert (second.counts.measured, second.counts.cache_hits) == (0, 3)
     assert [second.outcome(each) for each in candidates] == [first.outcome(each) for each in candidates]
     assert [type(second.outcome(each)) for each in candidates] == [Measured, Refused, Failed]
@@ -444,7 +444,7 @@ def test_a_worker_that_died_of_something_else_costs_nothing(
                 source.measure([once])
                 assert isinstance(source.outcome(once), Measured)
             else:
-                assert isinstance(source.build(once.sub_graph, once.target), Built)
+                assert isinstance(source.build(once), Built)
 
 
 def test_a_failure_is_tried_again_when_more_is_allowed(make: Make, graph: DataflowGraph) -> None:
@@ -466,8 +466,8 @@ def test_a_call_site_is_built_with_its_own_weights_and_checked(
 ) -> None:
     source = make()
 
-    built = source.build(SubGraph(graph, 1), faulty_target())
-    multiplied = source.build(SubGraph(graph, 8), faulty_target())
+    built = source.build(candidate(graph, 0))
+    multiplied = source.build(candidate(graph, 3))
 
     assert isinstance(built, Built)
     weight = artifact_of(built.artifact, pool.store).files["w.bin"]

@@ -15,7 +15,7 @@ import pytest
 from collage import options
 from collage.commands.optimize import optimize
 from collage.commands.optimizing.optimized import Optimized
-from collage.decide import race
+from collage.decide.races import race
 from collage.options import OptimizeOptions
 from collage.store import TuningRecord, open_database
 from collage_core.hookspecs import ENTRY_POINT_GROUP

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from collage.commands.forget import known_of
+from collage.commands.stores.forget import known_of
 from collage.store import open_database
 from tests.integration.remembered.conftest import Installation, Run, installation
 from tests.integration.remembered.mending_plugin import FAULTS, QUERY_FAULT, SLOW

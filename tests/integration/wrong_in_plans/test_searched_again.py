@@ -16,7 +16,7 @@ import collage
 from collage import options
 from collage.commands.optimize import optimize
 from collage.commands.optimizing.optimized import Optimized
-from collage.decide import race
+from collage.decide.races import race
 from collage.errors import WrongKernelError, WrongPinError
 from collage.measure import budget
 from collage.options import OptimizeOptions

@@ -8,7 +8,7 @@ from typing import Any, Final
 import onnx_ir
 import pytest
 
-from collage.build.wrong_kernel import PlanTrial
+from collage.build.verifying.wrong_kernel import PlanTrial
 from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.settings import MeasureSettings
 from collage.measure.wire.blobs import BlobStore

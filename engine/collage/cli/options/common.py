@@ -94,6 +94,19 @@ tuning_db_option = click.option(
     "--tuning-db", metavar="URL", help="Where measurements are kept; the user's own database unless given."
 )
 
+runner_option = click.option(
+    "--runner",
+    metavar="NAME",
+    help="Whose machines measure, such as ray://HOST:10001: those of this one's kind (docs/user/fleet.md).",
+)
+
+split_hosts_option = click.option(
+    "--split-hosts/--no-split-hosts",
+    default=None,
+    help="Whether a machine of the runner measures several candidates at once, each on cores of its own. It is found "
+    "out whether they slow each other unless given.",
+)
+
 reference_option = click.option(
     "--reference",
     metavar="TOOLCHAIN",

@@ -26,7 +26,7 @@ MOST_BUCKETS = 16
 GivenShapes: TypeAlias = tuple[tuple[str, tuple[Shape, ...]], ...]
 """What `--input-shapes` was given: an input's name and shapes, each time."""
 
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class FiniteRange(click.FloatRange):
@@ -47,14 +47,14 @@ def duration(text: str) -> float:
         click.BadParameter: If the text is not a duration, or the duration is zero.
 
     Examples:
-        >>> duration("1h30m"), duration("2.5")
-        (5400.0, 2.5)
+        >>> duration("1h30m"), duration("2.5"), duration("2d")
+        (5400.0, 2.5, 172800.0)
     """
     written = text.strip().lower()
     if re.fullmatch(r"\d+(?:\.\d+)?", written):
         total = float(written)
-    elif re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+", written):
-        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", written)
+    elif re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", written):
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", written)
         total = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     else:
         total = 0.0

@@ -22,7 +22,18 @@ from collage.setup.inputs.calibration import sample_files
 from collage_core.ir.io.model_io import load_model
 
 _ASIDE = frozenset(
-    {"tuning_db", "inputs", "calibration", "metric", "labelled", "load_plan", "fusion_specs", "retry_failed"}
+    {
+        "tuning_db",
+        "runner",
+        "split_hosts",
+        "inputs",
+        "calibration",
+        "metric",
+        "labelled",
+        "load_plan",
+        "fusion_specs",
+        "retry_failed",
+    }
 )
 """Options that count otherwise: by the content of a file, or not at all."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
@@ -18,6 +18,7 @@ from collage.store import (
     TuningRecord,
     TuningStore,
     block_times_us,
+    of_any_plugin,
     timing_beside,
 )
 from collage_core.candidates.refusals import Rejection, Remembered
@@ -70,6 +71,8 @@ class RecordedCosts:
         self._transient: dict[RecordKey, Failed] = {}
         self._keys: dict[SubGraph, str] = {}
         self._records: dict[RecordKey, list[TuningRecord]] = {}
+        self._read: dict[RecordKey, tuple[TuningRecord, ...]] = {}  # by keys without the plugin's version
+        self._read_ahead: set[tuple[str, str]] = set()  # hash and machine of what was read
         self._speed: MachineSpeed | None = None
         self.settings = settings
 
@@ -131,6 +134,11 @@ class RecordedCosts:
         """Return the medians whose median is the cost, one of each block; none if there is no finite cost."""
         return tuple(self._medians_us(self._deciding(candidate, confirmed=confirmed)))
 
+    def last_medians_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
+        """Return the medians of the last measurement's blocks, at the machine's usual speed; none if it failed."""
+        records = self.usable(candidate)
+        return tuple(self._medians_us(records[-1:])) if records and records[-1].samples_us else ()
+
     def _medians_us(self, records: Sequence[TuningRecord]) -> list[float]:
         """Return the median of each block of the fresh samples if there are any, otherwise of the last record's."""
         fresh = [record for record in records if record.purpose == "confirm" and record.samples_us]
@@ -153,7 +161,7 @@ class RecordedCosts:
     def _learn_speed(self, outcome: Outcome) -> None:
         """Take the machine's speed beside the first measurement for usual, if the database knows of none."""
         if isinstance(outcome, Measured) and outcome.blocks and self.usual_calibration_us is None:
-            self._database.put_document(self._speed_name, MachineSpeed.of(outcome.blocks))
+            self._speed = self._database.keep_first(self._speed_name, MachineSpeed.of(outcome.blocks))
 
     @property
     def _speed_name(self) -> str:
@@ -223,11 +231,28 @@ class RecordedCosts:
         """Return the records that say something under the present settings, in the order they were taken."""
         key = self.record_key(candidate)
         if key not in self._records:
-            known = self._database.records(key, any_plugin=True)
+            known = self._read.pop(of_any_plugin(key), ())
+            if (key.structural_hash, key.host) not in self._read_ahead:
+                known = self._database.records(key, any_plugin=True)
             retry = self._retry_failed and key not in self._tried
             limits = self.settings.limits(candidate.measured_as)
             self._records[key] = usable_records(known, key.plugin, limits, retry_failed=retry)
         return self._records[key]
+
+    def read_ahead(self, candidates: Iterable[CandidateKernel], others: Collection[str] = ()) -> None:
+        """Read what the database has of many kernels at once: of a server, each question costs a round trip.
+
+        Args:
+            candidates: Candidates that will be asked for.
+            others: Hashes of other kernels that may be.
+        """
+        keys = [key for candidate in candidates if (key := self.record_key(candidate)) not in self._records]
+        wanted = {(key.structural_hash, key.host) for key in keys} - self._read_ahead
+        if wanted:
+            hosts = {host for _, host in wanted}
+            wanted |= {(each, host) for each in others for host in hosts} - self._read_ahead
+            self._read |= self._database.records_with({each for each, _ in wanted}, hosts)
+            self._read_ahead |= wanted
 
     def has_failed_for_now(self, key: RecordKey) -> bool:
         """Return whether a candidate failed in a way that says nothing to later runs."""
@@ -240,3 +265,4 @@ class RecordedCosts:
     def read_anew(self, key: RecordKey) -> None:
         """Have a candidate's records read again: there are new ones."""
         self._records.pop(key, None)
+        self._read_ahead.discard((key.structural_hash, key.host))

@@ -7,9 +7,11 @@ import dataclasses
 import datetime
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from collage.measure.driver.attempts import attempted, withdrawn_on_error
 from collage.measure.driver.capture import Capture
+from collage.measure.driver.measurer import Measurer, side_by_side
 from collage.measure.driver.records import is_deadly, is_short_of_disk, is_short_of_memory, to_record
 from collage.measure.driver.repeats import note_repeat
 from collage.measure.driver.settings import MeasureSettings
@@ -19,15 +21,13 @@ from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refused, Stage
 from collage.store import (
     MAX_ATTEMPTS,
-    BlobSpace,
+    ModelKernels,
     Purpose,
     RecordKey,
-    StoredBlobs,
     TuningStore,
 )
-from collage.store.errors import DatabaseError
-from collage_core.contract import Host, Target
-from collage_core.fusion import CandidateKernel, SubGraph
+from collage_core.contract import Host
+from collage_core.fusion import CandidateKernel
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,18 +35,23 @@ class Step:
     """Progress event: one candidate is settled.
 
     Attributes:
-        done: Number of settled candidates, this one included.
-        total: Number of candidates to settle.
-        candidate: This candidate.
+        candidate: The candidate.
         outcome: Its outcome.
         seconds: How long it took.
     """
 
-    done: int
-    total: int
     candidate: CandidateKernel
     outcome: Outcome
     seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A request, and what it is for."""
+
+    key: RecordKey
+    candidate: CandidateKernel
+    ask: AskMeasure
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,13 +75,14 @@ class MeasuringCostSource(ProfilingCosts):
 
     Args:
         pool: Workers of the toolchains.
+        measurer: Measures candidates; `pool` if None.
         capture: Gives the values to run candidates on; called when they are first needed, and then often, so it
             should remember them.
         database: Where outcomes are kept.
         host: This machine.
         settings: How to measure.
         warm: See `RecordedCosts`.
-        note_kernel: Receives the hash of each kernel that is asked for, once; see `collage.store.note_kernel`.
+        kernels: Notes what kernels the model asks for, and knows which it asked for before; None for neither.
         plugins: See `RecordedCosts`.
         retry_failed: See `RecordedCosts`.
         now: The time of a record.
@@ -90,8 +96,9 @@ class MeasuringCostSource(ProfilingCosts):
         database: TuningStore,
         host: Host,
         settings: MeasureSettings,
+        measurer: Measurer | None = None,
         warm: frozenset[str] = frozenset(),
-        note_kernel: Callable[[str], None] = lambda structural_hash: None,
+        kernels: ModelKernels | None = None,
         plugins: Mapping[str, str] | None = None,
         retry_failed: bool = False,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -107,8 +114,8 @@ class MeasuringCostSource(ProfilingCosts):
             retry_failed=retry_failed,
         )
         self._now = now
-        self._note_kernel = note_kernel
-        self._noted: set[str] = set()
+        self._measurer: Measurer = measurer or pool
+        self._kernels = kernels
         self._seen: set[RecordKey] = set()
         self.counts = Counts()
 
@@ -120,36 +127,40 @@ class MeasuringCostSource(ProfilingCosts):
         *,
         brief: bool = False,
     ) -> None:
-        """Measure what the database lacks; each outcome is durable before the next candidate begins.
+        """Measure what the database lacks, as many at once as the measurer is wide; each outcome is durable at once.
 
         Args:
-            candidates: What to measure, in this order; equal ones once.
+            candidates: What to measure, in this order; equal ones once. The next is taken when there is room for it.
             purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples to each.
             progress: Told of each candidate that was measured.
             brief: Whether to take the protocol's first blocks only; see `MeasureSettings.brief`.
         """
-        waiting: dict[RecordKey, CandidateKernel] = {}
-        for candidate in candidates:
-            key = self.record_key(candidate)
-            if key.structural_hash not in self._noted:
-                self._noted.add(key.structural_hash)
-                self._note_kernel(key.structural_hash)
-            if key in waiting or self.has_failed_for_now(key):
-                continue
-            if purpose == "select" and self.usable(candidate):
-                self.counts.cache_hits += key not in self._seen
-                self._seen.add(key)
-                continue
-            waiting[key] = candidate
-        for number, (key, candidate) in enumerate(waiting.items(), start=1):
-            began = time.monotonic()
-            outcome = self._measured(key, candidate, purpose, brief=brief)
-            seconds = time.monotonic() - began
-            self._seen.add(key)
-            self.counts.measured += 1
-            self.counts.seconds += seconds
-            if progress is not None:
-                progress(Step(done=number, total=len(waiting), candidate=candidate, outcome=outcome, seconds=seconds))
+        if isinstance(candidates, Collection):
+            self.expect(candidates)
+        running: set[RecordKey] = set()
+        mark = time.monotonic()
+        lacking = self._lacking(candidates, purpose, brief, running)
+        measuring = side_by_side(lacking, self._attempt, self._measurer.width)
+        with contextlib.closing(measuring), withdrawn_on_error(self._database, running):
+            for asked, (outcome, seconds) in measuring:
+                self._settle(asked, purpose, outcome, seconds)
+                running.discard(asked.key)
+                self._seen.add(asked.key)
+                self.counts.measured += 1
+                mark, before = time.monotonic(), mark
+                self.counts.seconds += seconds if self._measurer.width == 1 else mark - before
+                if progress is not None:
+                    progress(Step(candidate=asked.candidate, outcome=outcome, seconds=seconds))
+
+    def expect(self, candidates: Collection[CandidateKernel]) -> None:
+        """Read what the database has of candidates, all at once, and keep that the model asks for them.
+
+        Args:
+            candidates: Those that will be measured, or asked for what they cost.
+        """
+        if self._kernels is not None:
+            self._kernels.note({self.record_key(candidate).structural_hash for candidate in candidates})
+        self.read_ahead(candidates, () if self._kernels is None else self._kernels.before)
 
     def condemn(self, candidate: CandidateKernel, failure: Failed) -> None:
         """Record that a candidate fails in a plan, though it passed alone: it counts as failed from now on.
@@ -166,53 +177,69 @@ class MeasuringCostSource(ProfilingCosts):
         self.read_anew(key)
 
     def build(
-        self, sub_graph: SubGraph, target: Target, variant: str | None = None, *, check: bool = True
+        self, kernel: CandidateKernel, variant: str | None = None, *, check: bool = True
     ) -> Built | Refused | Failed:
-        """Build one call site, with its own weights, and checks it on its own captured values.
+        """Build one call site, with its own weights, and check it on its own captured values.
 
         Args:
-            sub_graph: What.
-            target: For whom.
+            kernel: What, and for whom.
             variant: Name of the variant to build; None for the first that is right.
             check: Whether to check it; otherwise it is loaded only, and nothing is captured.
         """
-        ask = self._requests.build(sub_graph, target, variant, check=check)
+        ask = self._requests.build(kernel.sub_graph, kernel.target, variant, check=check)
         for _ in range(MAX_ATTEMPTS):
-            outcome = self._pool.worker(target.toolchain).build(ask)
+            outcome = self._pool.worker(kernel.target.toolchain).build(ask)
             if not is_deadly(outcome):
                 break
         return outcome
 
-    def _measured(self, key: RecordKey, candidate: CandidateKernel, purpose: Purpose, *, brief: bool) -> Outcome:
-        variant = self.variant(candidate) if purpose == "confirm" else None
-        cold = candidate.measured_as.device not in self._warm
-        # the reference may have to run first; that is none of the candidate's
-        beside = self.bytes_beside(candidate)
-        ask = self._requests.measure(candidate, variant, cold=cold, bytes_beside=beside, brief=brief)
-        try:
-            began = time.monotonic()
-            outcome = self._attempted(key, ask)
-            seconds = time.monotonic() - began
-            if isinstance(outcome, Failed) and (outcome.stage is Stage.START or is_short_of_disk(outcome.reason)):
-                self.fail_for_now(key, outcome)  # no worker got as far as the candidate: that says nothing about it
-                self._database.clear_attempts(key)
-                return outcome
-            self._learn_speed(outcome)
-            limits = self.settings.limits(candidate.measured_as)
-            self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
-            if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
-                self.fail_for_now(key, outcome)  # `usable` says what it is to others
-        except BaseException:
-            # an interrupt or error that this process lives to see is none of the candidate's: only an attempt that
-            # nobody could end says that it kills
-            with contextlib.suppress(DatabaseError):
-                self._database.clear_attempts(key)
-            raise
+    def _lacking(
+        self, candidates: Iterable[CandidateKernel], purpose: Purpose, brief: bool, running: set[RecordKey]
+    ) -> Iterator[_Asked]:
+        """Yield requests for what the database lacks, each noted as running."""
+        done: set[RecordKey] = set()
+        for candidate in candidates:
+            key = self.record_key(candidate)
+            if key in done or self.has_failed_for_now(key):
+                continue
+            done.add(key)
+            if purpose == "select" and self.usable(candidate):
+                self.counts.cache_hits += key not in self._seen
+                self._seen.add(key)
+                continue
+            if self._retry_failed and key not in self._tried:
+                self._database.clear_attempts(key, of_the_dead=True)
+            running.add(key)
+            variant = self.variant(candidate) if purpose == "confirm" else None
+            cold = candidate.measured_as.device not in self._warm
+            # the reference may have to run first; that is none of the candidate's
+            beside = self.bytes_beside(candidate)
+            ask = self._requests.measure(candidate, variant, cold=cold, bytes_beside=beside, brief=brief)
+            yield _Asked(key=key, candidate=candidate, ask=ask)
+
+    def _attempt(self, asked: _Asked) -> tuple[Outcome, float]:
+        """Measure, perhaps on another thread than others; return the outcome, and the seconds that it took."""
+        began = time.monotonic()
+        database = self._database if self._measurer.is_here else None
+        outcome = attempted(database, asked.key, lambda: self._measurer.measure(asked.ask))
+        return outcome, time.monotonic() - began
+
+    def _settle(self, asked: _Asked, purpose: Purpose, outcome: Outcome, seconds: float) -> None:
+        """Keep an outcome, durably."""
+        key, candidate = asked.key, asked.candidate
+        if isinstance(outcome, Failed) and (outcome.stage is Stage.START or is_short_of_disk(outcome.reason)):
+            self.fail_for_now(key, outcome)  # no worker got as far as the candidate: that says nothing about it
+            self._database.clear_attempts(key)
+            return
+        self._learn_speed(outcome)
+        limits = self.settings.limits(candidate.measured_as)
+        self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
+        if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
+            self.fail_for_now(key, outcome)  # `usable` says what it is to others
         self._tried.add(key)
         self.read_anew(key)
         if purpose == "confirm" and isinstance(outcome, Measured):
             self._learn_repeat(candidate)
-        return outcome
 
     def _learn_repeat(self, candidate: CandidateKernel) -> None:
         """Take the last two measurements of a candidate for how far measurements repeat on this machine."""
@@ -220,23 +247,3 @@ class MeasuringCostSource(ProfilingCosts):
         if len(measured) > 1:
             costs_us = [statistics.median(self._medians_us([record])) for record in measured[-2:]]
             note_repeat(self._database, self.record_key(candidate), *costs_us)
-
-    def _attempted(self, key: RecordKey, ask: AskMeasure) -> Outcome:
-        """Measure; what kills its worker is begun `MAX_ATTEMPTS` times, attempts of runs that were killed included."""
-        if self._retry_failed and key not in self._tried:
-            self._database.clear_attempts(key, of_the_dead=True)
-        while True:
-            attempt = self._database.begin_attempt(key)
-            if attempt > MAX_ATTEMPTS:
-                reason = f"measuring it was begun {attempt - 1} times and never ended: it kills what measures it"
-                return Failed(stage=Stage.MEASURE, reason=reason)
-            outcome = self._pool.worker(ask.target.toolchain).measure(ask)
-            if not is_deadly(outcome):
-                return outcome
-            if attempt == MAX_ATTEMPTS and isinstance(outcome, Failed):
-                return dataclasses.replace(outcome, reason=f"{outcome.reason} (attempt {attempt})")
-
-
-def database_cache(database: TuningStore) -> Callable[[Target], StoredBlobs]:
-    """Return blob caches for a `WorkerPool`, kept in a tuning database by toolchain and fingerprint."""
-    return lambda target: StoredBlobs(database, BlobSpace(toolchain=target.toolchain, fingerprint=target.fingerprint))

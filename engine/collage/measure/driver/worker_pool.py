@@ -10,6 +10,9 @@ from typing import Self
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.models.model_process import ModelProcess
 from collage.measure.wire.blobs import BlobStore
+from collage.measure.wire.messages import AskMeasure
+from collage.measure.wire.outcomes import Outcome
+from collage.store import BlobSpace, StoredBlobs, TuningStore
 from collage_core.contract import BlobCache, Target
 
 
@@ -58,6 +61,24 @@ class WorkerPool:
         """
         return self._workers[toolchain]
 
+    @property
+    def width(self) -> int:
+        """See `Measurer`: one, because kernels that run beside each other slow each other."""
+        return 1
+
+    @property
+    def is_here(self) -> bool:
+        """See `Measurer`."""
+        return True
+
+    def measure(self, ask: AskMeasure) -> Outcome:
+        """See `Measurer`.
+
+        Raises:
+            KeyError: If the pool has no such toolchain.
+        """
+        return self._workers[ask.target.toolchain].measure(ask)
+
     def begin(self, toolchains: Iterable[str]) -> None:
         """Start the workers of some toolchains without waiting for them.
 
@@ -77,3 +98,8 @@ class WorkerPool:
             stack.callback(self.models.close)
             for worker in self._workers.values():
                 stack.callback(worker.close)
+
+
+def database_cache(database: TuningStore) -> Callable[[Target], StoredBlobs]:
+    """Return blob caches for a `WorkerPool`, kept in a tuning database by toolchain and fingerprint."""
+    return lambda target: StoredBlobs(database, BlobSpace(toolchain=target.toolchain, fingerprint=target.fingerprint))

@@ -25,10 +25,11 @@ class Channel:
     Args:
         reading: File descriptor to read the driver's frames from.
         writing: File descriptor to write frames to.
+        codec: Reads and writes their messages.
     """
 
-    def __init__(self, reading: int, writing: int) -> None:
-        self.codec = Codec()
+    def __init__(self, reading: int, writing: int, codec: Codec | None = None) -> None:
+        self.codec = codec or Codec()
         self._reading = reading
         self._writing = writing
         self._parser = FrameParser()
@@ -36,10 +37,13 @@ class Channel:
         self._sending = threading.Lock()
 
     @classmethod
-    def take_standard_streams(cls) -> Self:
+    def take_standard_streams(cls, codec: Codec | None = None) -> Self:
         """Take over standard input and output.
 
         Afterwards, a library that prints writes to standard error, and one that reads standard input gets end of file.
+
+        Args:
+            codec: See the class.
         """
         sys.stdout.flush()
         reading, writing = os.dup(0), os.dup(1)
@@ -47,7 +51,7 @@ class Channel:
         os.dup2(nothing, 0)
         os.close(nothing)
         os.dup2(2, 1)
-        return cls(reading, writing)
+        return cls(reading, writing, codec)
 
     def send(self, frame: Frame) -> None:
         """Write a frame."""

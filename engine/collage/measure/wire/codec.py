@@ -21,6 +21,9 @@ from collage_core.contract import Obstacle
 class Codec:
     """A strict codec: it accepts exactly what it would itself have written.
 
+    Args:
+        kinds: The class of each kind of message, a dataclass.
+
     Examples:
         >>> from collage.measure.wire.outcomes import Refused
         >>> codec = Codec()
@@ -28,15 +31,16 @@ class Codec:
         Refused(reason='needs k % 8 == 0', obstacle=<Obstacle.OTHER: 'other'>)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Mapping[str, type] = MESSAGES) -> None:
         self._converter = make_converter()
-        self._kinds = {message: kind for kind, message in MESSAGES.items()}
+        self._messages = kinds
+        self._kinds = {message: kind for kind, message in kinds.items()}
 
     def encode(self, message: Message, identifier: int, attachments: Mapping[str, bytes] | None = None) -> Frame:
         """Encode a message as a frame.
 
         Args:
-            message: An instance of a class in `MESSAGES`.
+            message: An instance of one of the classes.
             identifier: Number of the request.
             attachments: Bytes sent with the message, by name.
         """
@@ -53,7 +57,7 @@ class Codec:
         Raises:
             WireError: If the kind is unknown or the body does not match the message's schema exactly.
         """
-        message = MESSAGES.get(frame.kind)
+        message = self._messages.get(frame.kind)
         if message is None:
             raise WireError(f"unknown kind of message {frame.kind[:80]!r}")
         try:

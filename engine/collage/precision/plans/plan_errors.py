@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import ClassVar
 
-from collage.build.output_check import ValueJudge
+from collage.build.verifying.output_check import ValueJudge
 from collage.errors import PrecisionError
 from collage.measure.wire.value_files import read_values
 from collage.measure.worker.judge_version import JUDGE

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir
 
-from collage.build.output_check import bounded_values, random_values
+from collage.build.verifying.output_check import bounded_values, random_values
 from collage.measure.driver.capture import Capture
 from collage.precision.sensitivity.groups import ProductGroup
 from collage.precision.sensitivity.series import as_function

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import onnx_ir
 
-from collage.build.output_check import needed
+from collage.build.verifying.output_check import needed
 from collage.measure.wire.value_files import write_values
 from collage.measure.wire.values import encode_value
 from collage.precision.document_names import document_name

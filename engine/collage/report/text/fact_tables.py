@@ -8,13 +8,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from collage.report import figures
+from collage.report.facts.batch_facts import BatchEntry, BatchReport
 from collage.report.facts.bench_facts import ApparentLoss, BenchReport
 from collage.report.facts.compare_facts import CompareReport, ValueComparison
 from collage.report.facts.doctor_facts import DoctorReport
 from collage.report.facts.inspect_facts import InspectReport
+from collage.report.facts.measure_facts import MeasureReport
 from collage.report.facts.record import HostFacts, ModelFacts
+from collage.report.facts.resolve_facts import ResolveReport
 from collage.report.facts.run_facts import RunReport
 from collage.report.fitted_table import add_cells, plain_table
+from collage.report.text.operator_summary import summarize_operators
 from collage.report.text.tables import comparison_table, refusals_table
 from collage_core.entry_points import PluginFailure
 
@@ -48,6 +52,49 @@ def doctor_summary(report: DoctorReport) -> RenderableType:
     if report.tuning_db:
         lines.append(f"tuning database: {report.tuning_db}")
     return Group(*(Text(line) for line in lines), table, *reasons, *clashes, *_failures(report.failures))
+
+
+def resolve_summary(report: ResolveReport) -> RenderableType:
+    """Render a plan for a machine that may be elsewhere, and why it is this one."""
+    table = plain_table("target", ">nodes", "operators", ">us", drop=("nodes",))
+    for kernel in report.kernels:
+        cells = (kernel.target, str(len(kernel.nodes)), summarize_operators(kernel.operators))
+        add_cells(table, *cells, figures.microseconds(kernel.cost_us))
+    took = "" if report.measured_ms is None else f", {figures.milliseconds(report.measured_ms)} ms in its race there"
+    predicted = f"{figures.milliseconds(report.predicted_ms)} ms predicted"
+    lines = [
+        _model_line(report.model),
+        f"on {report.host}, {figures.counted(report.threads, 'thread')}",
+        f"{figures.counted(len(report.kernels), 'kernel')}, {predicted}{took}",
+        report.decision,
+        *(f"note: {note}" for note in report.notes),
+    ]
+    return Group(table, *(Text(line) for line in lines))
+
+
+def measure_summary(report: MeasureReport) -> RenderableType:
+    """Render what a kernel takes on each target, and why there is no time of some."""
+    table = plain_table("target", ">us", ">95 %", ">of the fastest", ">95 % ", ">error", drop=("95 % ", "error"))
+    for each in report.targets:
+        if each.cost_us is None or each.ci95_us is None or each.ratio is None or each.ratio_ci95 is None:
+            continue
+        add_cells(
+            table,
+            each.target,
+            figures.microseconds(each.cost_us),
+            figures.span(each.ci95_us),
+            figures.ratio(each.ratio),
+            figures.span(each.ratio_ci95, 3),
+            "-" if each.error is None else figures.error(each.error),
+        )
+    lines = [
+        _model_line(report.model),
+        f"{figures.counted(len(report.nodes), 'node')}: {summarize_operators(report.operators)}",
+        f"{figures.counted(report.threads, 'thread')}, {figures.counted(report.rounds, 'round')}; "
+        "times at the machine's usual speed; ratios are medians over rounds",
+    ]
+    reasons = [Text(f"{each.target}: {each.reason}") for each in report.targets if each.reason]
+    return Group(*(Text(line) for line in lines), table, *reasons)
 
 
 def inspect_summary(report: InspectReport, *, everything: bool = False) -> RenderableType:
@@ -146,6 +193,43 @@ def run_summary(report: RunReport) -> RenderableType:
             for reason, kernels in report.device_work.eager_reasons()
         ]
     return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
+
+
+def batch_summary(report: BatchReport) -> RenderableType:
+    """Render a line for each model on each machine, and below it why some have no package."""
+    machines = sorted({entry.machine for entry in report.entries})
+    names = {machine: f"m{number}" for number, machine in enumerate(machines, start=1)}
+    table = plain_table(
+        "model",
+        "on",
+        "best single",
+        ">ms",
+        "plan",
+        ">plan ms",
+        ">ratio",
+        ">error",
+        drop=("error", "plan", "best single"),
+    )
+    for entry in report.entries:
+        add_cells(table, entry.model, names[entry.machine], *_batch_cells(entry), style="" if entry.package else "red")
+    known = sum(bool(entry.package) and not entry.made for entry in report.entries)
+    lines = [f"{names[machine]}: {machine}" for machine in machines]
+    lines += [f"{entry.model} on {names[entry.machine]}: {entry.reason}" for entry in report.entries if entry.reason]
+    if known:
+        lines.append(f"{figures.counted(known, 'package was', 'packages were')} there already, made of the same")
+    lines += [f"note: {note}" for note in report.notes]
+    return Group(table, *map(Text, lines))
+
+
+def _batch_cells(entry: BatchEntry) -> tuple[str, ...]:
+    return (
+        entry.best_single or "-",
+        "-" if entry.best_single_ms is None else figures.milliseconds(entry.best_single_ms),
+        ", ".join(entry.toolchains) or "-",
+        "-" if entry.latency_ms is None else figures.milliseconds(entry.latency_ms),
+        "-" if entry.ratio is None else f"{entry.ratio:.3f}",
+        "-" if entry.max_error is None else figures.error(entry.max_error),
+    )
 
 
 def _apparent_loss(each: ApparentLoss) -> str:

@@ -1,0 +1,155 @@
+"""Time plans end to end: build them, save them, and time them against each other in fresh processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from collage.build.assemble import Assembled
+from collage.decide.contenders import package_contender
+from collage.decide.races.race import Raced, race
+from collage.decide.races.saved_races import (
+    EndToEndTimings,
+    FailedPlan,
+    SavedRace,
+    SavedRaces,
+    distinct,
+    failed_again,
+    may_be_tried,
+    now,
+)
+from collage.measure.budget import UNLIMITED, Budget
+from collage.measure.contenders.interleaved import DEADLINE_S
+from collage.report.progress import Progress
+from collage_core.candidates.plan import Plan
+from collage_core.errors import CollageError
+
+_LEAST_S = 10.0
+"""Seconds in which a plan has to be loaded and run once, though the budget is spent."""
+
+
+class EndToEndTimer:
+    """Times plans of one model, once per database.
+
+    A plan that cannot be built, or fails while it is timed, is tried again by the next run that needs it, because the
+    cause may be temporary (a full disk, short memory). After `MAX_ATTEMPTS` the failure is final, for these versions of
+    the plugins. With another version of any all plans are timed again: other code runs them. So they are with another
+    version of the judge, which may have called a kernel wrong.
+
+    Args:
+        saved: Where every sample is kept.
+        folder: Folder for packages.
+        inputs: Documents of `write_values` with the model's inputs, which runs have in turn; made on first use.
+        build: Makes a plan executable.
+        progress: Receives progress updates.
+        retry_failed: Whether to try again what failed in earlier runs, however often.
+        budget: Time until which heats begin; a race that may be cut short is kept apart from others.
+    """
+
+    def __init__(
+        self,
+        *,
+        saved: SavedRaces,
+        folder: Path,
+        inputs: Callable[[], Sequence[Path]],
+        build: Callable[[Plan], Assembled],
+        progress: Progress,
+        retry_failed: bool = False,
+        budget: Budget = UNLIMITED,
+    ) -> None:
+        self._saved = saved
+        self._retry_failed = retry_failed
+        self._began = now()
+        self._budget = budget
+        self._folder = folder
+        self._inputs = inputs
+        self._build = build
+        self._progress = progress
+
+    def run(self, plans: Sequence[Plan], *, after: EndToEndTimings | None = None) -> EndToEndTimings:
+        """Time plans; plans with equal kernels are timed once.
+
+        Args:
+            plans: The plans.
+            after: The race that they go on with: their rounds are numbered from its end on. A new race if None.
+        """
+        chosen, saved = distinct(plans), self._saved
+        name, first_round = saved.name(chosen, after), 0 if after is None else after.end
+        known = saved.get(name)
+        if known is not None and self._retry_failed:
+            known = known.with_attempts_left(before=self._began)
+        if known is None:
+            raced = self._time(chosen, {}, first_round)
+        elif again := [plan for plan in chosen if may_be_tried(plan, known.failed)]:
+            raced = self._tried_again(again, chosen, known, first_round)
+        else:
+            return saved.timings(name, known, chosen, after, self._began)
+        raced = saved.put(name, raced, anew=known is not None)
+        return saved.timings(name, raced, chosen, after, self._began)
+
+    def _tried_again(
+        self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace, first_round: int
+    ) -> SavedRace:
+        """Time all plans anew if a failed one can now be built; samples of different races are not comparable."""
+        packages, failed = self._packages(again)
+        failures = failed_again(known.failed, failed)
+        return self._time(plans, failures, first_round) if packages else dataclasses.replace(known, failed=failures)
+
+    def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
+        """Build the package of each plan; return the paths and the build failures, by key."""
+        self._progress.phase("building plans", sum(len(plan.kernels) for plan in plans))
+        failed: dict[str, str] = {}
+        packages: dict[str, Path] = {}
+        for plan in plans:
+            path = self._folder / f"{plan.key}.collage"
+            try:
+                if not path.exists():
+                    assembled = self._build(plan)
+                    assembled.save(path, None, threads=self._saved.threads, model_name=plan.name, model_sha256="")
+            except CollageError as error:
+                failed[plan.key] = str(error)
+                self._progress.message(f"{plan.name}: {error}")
+                continue
+            packages[plan.key] = path
+        return packages, failed
+
+    def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan], first_round: int) -> SavedRace:
+        """Time the plans that have not failed too often."""
+        packages, failed = self._packages([p for p in plans if p.key not in failures or may_be_tried(p, failures)])
+        inputs = self._inputs()
+        raced = self._raced(packages, inputs, plans, first_round)
+        if len(inputs) > 1 and packages and not raced.rounds:  # other sizes may make no sense to this model
+            self._progress.message("no plan runs all sizes near the typical ones: timing the typical ones alone")
+            raced = self._raced(packages, inputs[:1], plans, first_round)
+        again = failed_again(failures, {**failed, **raced.failed})
+        still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
+        return SavedRace(
+            timed=raced.rounds,
+            called=raced.called,
+            calibrations_us=raced.calibrations_us,
+            parts_us=raced.parts_us,
+            failed=still_failed,
+        )
+
+    def _raced(
+        self, packages: Mapping[str, Path], inputs: Sequence[Path], plans: Sequence[Plan], first_round: int
+    ) -> Raced:
+        """Race packages, whose runs have these inputs in turn."""
+        contenders = {
+            key: package_contender(key, path, inputs, self._saved.threads, built_here=True)
+            for key, path in packages.items()
+        }
+        return race(
+            contenders,
+            [plan.key for plan in plans if plan.single],
+            rounds=self._saved.preset.rounds,
+            round_s=self._saved.preset.round_s,
+            limit_s=self._saved.preset.race_s,
+            first_round=first_round,
+            stop=lambda: self._budget.is_spent,
+            deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
+            threads=self._saved.threads,
+            percent=self._saved.percent,
+            progress=self._progress,
+        )

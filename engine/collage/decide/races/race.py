@@ -1,0 +1,139 @@
+"""Find the fastest of several whole plans in as few rounds as possible.
+
+A race, as in O. Maron and A. W. Moore, "Hoeffding Races" (NIPS 1993): contenders that further rounds are unlikely to
+make the winner leave (`Staying`), the others continue. Rounds are grouped into heats. Each heat starts new processes,
+because a process may be slower than an identical one for its whole lifetime.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from collage.decide.races.staying import MOST_SINGLES, Staying
+from collage.measure.contenders.interleaved import DEADLINE_S, Contender, Rounds, interleaved
+from collage.measure.wire.messages import Burst
+from collage.measure.wire.outcomes import Failed
+from collage.report.progress import Progress
+
+FIRST_ROUNDS = 6
+"""Rounds of the first heat."""
+HEAT_ROUNDS = 12
+"""Rounds of each later heat."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Raced:
+    """Result of a race.
+
+    Attributes:
+        rounds: Samples by name, by round. The `i`-th of all contenders ran together; those that left early have fewer.
+        called: The same of runs as users call them; nothing of contenders that have no such call.
+        calibrations_us: Time of the calibration kernel beside each round, by name.
+        parts_us: Median time of each step in its place, in each round of the first heat, by name of the contender and
+            of the step; nothing of contenders without steps.
+        failed: Reason for each contender without samples, by name.
+    """
+
+    rounds: Mapping[str, Rounds]
+    called: Mapping[str, Rounds]
+    calibrations_us: Mapping[str, tuple[float, ...]]
+    parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
+    failed: Mapping[str, str]
+
+
+def race(
+    contenders: Mapping[str, Contender],
+    incumbents: Collection[str],
+    *,
+    rounds: int,
+    round_s: float,
+    limit_s: float,
+    first_round: int = 0,
+    stop: Callable[[], bool] = lambda: False,
+    deadline_s: float = DEADLINE_S,
+    threads: int,
+    percent: float = 50.0,
+    progress: Progress,
+    clock: Callable[[], float] = time.monotonic,
+) -> Raced:
+    """Run heats until nothing is open or the limit on rounds or time is reached.
+
+    The fastest incumbent always stays in the race: every other contender is compared with it.
+
+    Args:
+        contenders: Contenders by name.
+        incumbents: Names of the incumbents; the fastest of them stays.
+        rounds: Maximum number of rounds in total.
+        round_s: Seconds each contender runs in a round.
+        limit_s: Seconds after which no heat begins, except the second.
+        first_round: Number of the first round.
+        stop: Whether no heat begins but the first.
+        deadline_s: Seconds after which a contender that does not answer is killed.
+        threads: Threads of the calibration kernel.
+        percent: Which percentile of a round's samples counts.
+        progress: Receives progress updates.
+        clock: Monotonic clock, in seconds.
+    """
+    began = clock()
+    samples: dict[str, Rounds] = {}
+    called: dict[str, Rounds] = {}
+    calibrations_us: dict[str, tuple[float, ...]] = {}
+    parts_us: dict[str, tuple[Mapping[str, float], ...]] = {}
+
+    def noted(name: str, burst: Burst) -> None:
+        calibrations_us[name] = (*calibrations_us.get(name, ()), burst.calibration_us)
+        if burst.called_us:
+            called[name] = (*called.get(name, ()), burst.called_us)
+        if burst.parts_us:
+            parts_us[name] = (*parts_us.get(name, ()), burst.parts_us)
+
+    failed: dict[str, str] = {}
+    running = list(contenders)
+    done = heats = 0
+    staying = Staying(percent=percent)
+    while running:
+        heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
+        progress.phase("timing whole plans" if done else "timing whole plans, first rounds", heat * len(running))
+        answers = interleaved(
+            [contenders[name] for name in running],
+            rounds=heat,
+            burst_s=round_s,
+            first_round=first_round + done,
+            as_called=True,
+            in_parts=done == 0,
+            calibration_threads=threads,
+            deadline_s=deadline_s,
+            progress=lambda *_: progress.advance(),
+            on_burst=noted,
+            leaving=None if done else lambda so_far: staying.leaving(so_far, called, incumbents),
+        )
+        for name, answer in answers.items():
+            if isinstance(answer, Failed):
+                failed[name] = answer.reason
+                for rounds_of in (samples, called, calibrations_us, parts_us):
+                    rounds_of.pop(name, None)
+            else:
+                samples[name] = samples.get(name, ()) + answer
+        done, heats = done + heat, heats + 1
+        turns = sum(map(len, samples.values()))
+        elapsed_s = clock() - began
+        if not turns or done >= rounds or stop() or (heats > 1 and elapsed_s > limit_s):
+            break
+        ran = {name: samples[name] for name in running if len(samples.get(name, ())) == done}
+        end = min(rounds, done + HEAT_ROUNDS * heats_left(elapsed_s, turns, limit_s))
+        running = staying(ran, called, incumbents, heats=heats, end=end)
+    return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, parts_us=parts_us, failed=failed)
+
+
+def heats_left(elapsed_s: float, turns: int, limit_s: float) -> int:
+    """Estimate how many heats begin before a limit: at least one, of about as many contenders as usually stay.
+
+    Args:
+        elapsed_s: Seconds that all turns so far took, starts of processes included.
+        turns: Number of these.
+        limit_s: Seconds after which no heat begins, except the second.
+    """
+    heat_s = HEAT_ROUNDS * (MOST_SINGLES + 1) * elapsed_s / turns
+    return 1 + int(max(0.0, limit_s - elapsed_s) / max(heat_s, 1e-3))

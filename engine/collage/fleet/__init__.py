@@ -1,0 +1,1 @@
+"""Use machines of runners: jobs, whose machines take part, and what measures on them."""

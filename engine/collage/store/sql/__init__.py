@@ -1,0 +1,1 @@
+"""What SQLite and PostgreSQL share: one set of statements over a small interface to a database."""

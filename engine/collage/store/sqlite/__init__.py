@@ -1,0 +1,1 @@
+"""The tuning store in one SQLite file, which is the default."""

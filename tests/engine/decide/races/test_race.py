@@ -1,0 +1,238 @@
+"""Races of contenders that do not run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage.decide.races import race as module
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
+from collage.measure.contenders.interleaved import Contender
+from collage.measure.wire.messages import Burst
+from collage.measure.wire.outcomes import Failed, Stage
+from collage.report.progress import SilentProgress
+
+ENOUGH = FIRST_ROUNDS + HEAT_ROUNDS
+
+
+class Track:
+    """Where contenders run: times them by what it was told, and notes who ran.
+
+    Args:
+        times_us: Time by name.
+        noise: Standard deviation of a round, relative.
+        crashes: Heat in which each of some fails, from 0.
+    """
+
+    def __init__(self, times_us: Mapping[str, float], noise: float = 0.0, crashes: Mapping[str, int] | None = None):
+        self._times_us = times_us
+        self._noise = noise
+        self._crashes = crashes or {}
+        self._random = np.random.default_rng(5)
+        self.heats: list[tuple[str, ...]] = []
+        self.rounds: list[int] = []
+        self.first_rounds: list[int] = []
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, **_: Any
+    ) -> dict[str, Any]:
+        self.first_rounds.append(first_round)
+        self.heats.append(tuple(contender.name for contender in contenders))
+        self.rounds.append(rounds)
+        return {contender.name: self._answer(contender.name, rounds) for contender in contenders}
+
+    def _answer(self, name: str, rounds: int) -> Any:
+        if self._crashes.get(name) == len(self.heats) - 1:
+            return Failed(stage=Stage.RUN, reason="crash: signal 11")
+        factors = 1 + self._noise * self._random.standard_normal(rounds)
+        return tuple((float(self._times_us[name] * factor),) * 3 for factor in factors)
+
+
+class CalledTrack(Track):
+    """A track with times of runs as users call them, which have a noise of their own."""
+
+    def __init__(self, times_us: Mapping[str, float], called_us: Mapping[str, float], called_noise: float) -> None:
+        super().__init__(times_us)
+        self._called_us = called_us
+        self._called_noise = called_noise
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, on_burst: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        for contender in contenders:
+            for factor in 1 + self._called_noise * self._random.standard_normal(rounds):
+                called_us = (float(self._called_us[contender.name] * factor),) * 3
+                on_burst(contender.name, Burst(samples_us=(1.0,), called_us=called_us, calibration_us=1.0))
+        return super().interleaved(contenders, rounds=rounds, first_round=first_round)
+
+
+class LeavingTrack(Track):
+    """A track that contenders may leave after each round."""
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, leaving: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        whole = super().interleaved(contenders, rounds=rounds, first_round=first_round)
+        left: dict[str, int] = {}
+        for done in range(1, rounds + 1) if leaving is not None else ():
+            so_far = {name: each[: left.get(name, done)] for name, each in whole.items()}
+            left = {**dict.fromkeys(leaving(so_far), done), **left}
+        return {name: each[: left.get(name, rounds)] for name, each in whole.items()}
+
+
+def run(
+    track: Track,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    incumbents: str,
+    *,
+    rounds: int = 84,
+    limit_s: float = 1e9,
+    stop: Callable[[], bool] = lambda: False,
+    clock: Iterator[int] | None = None,
+) -> Raced:
+    monkeypatch.setattr(module, "interleaved", track.interleaved)
+    ticks = itertools.repeat(0) if clock is None else clock
+    return race(
+        {name: Contender(name=name, call="m:f") for name in names},
+        incumbents,
+        rounds=rounds,
+        round_s=0.1,
+        limit_s=limit_s,
+        stop=stop,
+        threads=1,
+        progress=SilentProgress(),
+        clock=lambda: next(ticks),
+    )
+
+
+def test_who_is_far_slower_leaves_after_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 100.1, "c": 400.0, "m": 90.0})
+
+    raced = run(track, monkeypatch, "abcm", "abc")
+
+    assert track.heats[:2] == [("a", "b", "c", "m"), ("a", "b", "m")]
+    assert track.rounds == [FIRST_ROUNDS, HEAT_ROUNDS]
+    assert {name: len(rounds) for name, rounds in raced.rounds.items()} == {
+        "a": ENOUGH,
+        "b": ENOUGH,
+        "c": FIRST_ROUNDS,
+        "m": ENOUGH,
+    }
+
+
+def test_no_round_repeats_the_order_of_an_earlier_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "m": 90.0}, noise=0.2)
+
+    run(track, monkeypatch, "am", "a", rounds=FIRST_ROUNDS + 2 * HEAT_ROUNDS)
+
+    assert track.first_rounds == [0, FIRST_ROUNDS, FIRST_ROUNDS + HEAT_ROUNDS]
+
+
+def test_the_best_incumbent_stays_however_slow_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 1000.0, "b": 1100.0, "m": 90.0})
+
+    raced = run(track, monkeypatch, "abm", "ab")
+
+    assert track.heats[1] == ("a", "m")
+    assert len(raced.rounds["a"]) == len(raced.rounds["m"]) == ENOUGH
+
+
+def test_it_goes_on_while_it_is_open_who_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = run(Track({"a": 100.0, "m": 90.0}, noise=0.2), monkeypatch, "am", "a")
+    clear = run(Track({"a": 100.0, "m": 60.0}, noise=0.05), monkeypatch, "am", "a")
+
+    assert len(close.rounds["a"]) > 2 * ENOUGH
+    assert len(clear.rounds["a"]) == ENOUGH
+
+
+def test_a_small_difference_is_settled_once_it_is_known_to_be_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = run(Track({"a": 100.0, "m": 99.9}, noise=0.004), monkeypatch, "am", "a")
+
+    assert len(raced.rounds["a"]) == ENOUGH
+
+
+def test_who_will_not_be_kept_leaves_and_without_a_mixed_plan_one_toolchain_need_not_run_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    track = Track({"a": 100.0, "b": 125.0, "m": 115.0}, noise=0.02)
+
+    raced = run(track, monkeypatch, "abm", "ab")
+
+    assert track.heats == [("a", "b", "m")]
+    assert {name: len(rounds) for name, rounds in raced.rounds.items()} == dict.fromkeys("abm", FIRST_ROUNDS)
+
+
+def test_without_any_time_there_is_the_first_heat_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "m": 99.0}, noise=0.2)
+
+    raced = run(track, monkeypatch, "am", "a", stop=lambda: True)
+
+    assert track.rounds == [FIRST_ROUNDS]
+    assert set(raced.rounds) == {"a", "m"}
+
+
+def test_no_heat_begins_after_the_limit_save_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "m": 80.0}, noise=0.2)
+
+    run(track, monkeypatch, "am", "a", limit_s=15.0, clock=itertools.count(step=20))
+
+    assert track.rounds == [FIRST_ROUNDS, HEAT_ROUNDS]
+
+
+def test_who_crashes_has_no_samples_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 101.0, "m": 90.0}, crashes={"a": 1})
+
+    raced = run(track, monkeypatch, "abm", "ab")
+
+    assert raced.failed == {"a": "crash: signal 11"}
+    assert set(raced.rounds) == {"b", "m"}
+
+
+def test_if_all_crash_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = run(Track({"a": 1.0}, crashes={"a": 0}), monkeypatch, "a", "a")
+
+    assert (raced.rounds, list(raced.failed)) == ({}, ["a"])
+
+
+def test_one_alone_runs_one_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(run(Track({"a": 1.0}, noise=0.3), monkeypatch, "a", "a").rounds["a"]) == FIRST_ROUNDS
+
+
+def test_runs_as_users_call_them_are_kept_by_round_and_a_race_goes_on_until_they_are_settled_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = {"a": 100.0, "m": 80.0}
+    quiet = CalledTrack(times, {"a": 100.0, "m": 80.0}, called_noise=0.0)
+    noisy = CalledTrack(times, {"a": 100.0, "m": 98.0}, called_noise=0.3)
+
+    soon, late = run(quiet, monkeypatch, "am", "a"), run(noisy, monkeypatch, "am", "a")
+
+    for raced in (soon, late):
+        assert {name: len(rounds) for name, rounds in raced.called.items()} == {
+            name: len(rounds) for name, rounds in raced.rounds.items()
+        }
+    assert len(soon.called["m"]) < len(late.called["m"])
+    assert soon.called["m"][0] == (80.0,) * 3
+
+
+def test_a_contender_that_fails_leaves_no_runs_as_users_call_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = CalledTrack({"a": 100.0, "b": 90.0}, {"a": 100.0, "b": 90.0}, called_noise=0.0)
+    monkeypatch.setattr(track, "_crashes", {"a": 0})
+
+    raced = run(track, monkeypatch, "ab", "ab")
+
+    assert set(raced.called) == {"b"}
+
+
+def test_who_is_slower_by_far_leaves_within_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = LeavingTrack({"a": 100.0, "b": 130.0, "m": 90.0, "n": 200.0}, noise=0.01)
+
+    raced = run(track, monkeypatch, "abmn", "ab")
+
+    assert {name: len(rounds) for name, rounds in raced.rounds.items()} == {"a": ENOUGH, "b": 2, "m": ENOUGH, "n": 2}
+    assert track.heats == [("a", "b", "m", "n"), ("a", "m")]

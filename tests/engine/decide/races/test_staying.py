@@ -1,0 +1,151 @@
+"""Who runs another heat, by rounds that were made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
+from collage.decide.races.staying import LOOKED_AT, Staying
+from collage.measure.contenders.interleaved import Rounds
+
+END = FIRST_ROUNDS + HEAT_ROUNDS
+
+
+def rounds(times_us: Mapping[str, float], noise: float, count: int = FIRST_ROUNDS) -> dict[str, Rounds]:
+    """Rounds whose ratios to each other have the given noise, with medians that are as given."""
+    random = np.random.default_rng(3)
+    found: dict[str, Rounds] = {}
+    for name, time_us in times_us.items():
+        drawn = random.standard_normal(count)
+        factors = np.exp(noise * (drawn - np.median(drawn)))
+        found[name] = tuple((float(time_us * factor),) for factor in factors)
+    return found
+
+
+def staying(
+    times_us: Mapping[str, float],
+    singles: str,
+    *,
+    called_us: Mapping[str, float] | None = None,
+    noise: float = 0.01,
+    heats: int = 1,
+    end: int = END,
+    worth: float = 0.0,
+) -> str:
+    called = rounds(called_us, noise) if called_us is not None else {}
+    return "".join(Staying(worth=worth)(rounds(times_us, noise), called, singles, heats=heats, end=end))
+
+
+def test_a_mixed_plan_that_cannot_be_kept_leaves_however_close_it_is() -> None:
+    assert staying({"a": 100.0, "m": 106.0, "n": 95.0}, "a") == "an"
+    assert staying({"a": 100.0, "m": 106.0}, "a") == ""
+
+
+def test_one_that_may_only_be_slow_by_chance_stays() -> None:
+    times = {"a": 100.0, "m": 101.0}
+
+    assert staying(times, "a", noise=0.1, end=84) == "am"
+    assert staying(times, "a", noise=0.01, end=84) == "am"  # its process may have been a slow one
+    assert staying({"a": 100.0, "m": 110.0}, "a", noise=0.01, end=84) == ""
+
+
+def test_the_fewer_rounds_are_left_the_less_can_still_change() -> None:
+    times = {"a": 100.0, "m": 103.0}
+
+    assert staying(times, "a", noise=0.1, end=84) == "am"
+    assert staying(times, "a", noise=0.1, end=END) == ""
+
+
+def test_a_mixed_plan_that_is_slower_as_users_call_it_leaves() -> None:
+    bound = {"a": 100.0, "m": 80.0}
+
+    assert staying(bound, "a", called_us={"a": 100.0, "m": 85.0}) == "am"
+    assert staying(bound, "a", called_us={"a": 100.0, "m": 110.0}) == ""
+
+
+def test_the_toolchain_that_is_fastest_as_users_call_it_stays_too() -> None:
+    bound, called = {"a": 100.0, "b": 110.0, "m": 80.0}, {"a": 100.0, "b": 90.0, "m": 80.0}
+
+    assert staying(bound, "ab", called_us=called) == "abm"
+    assert staying(bound, "ab", called_us=bound) == "am"
+
+
+def test_at_most_two_single_toolchains_stay_and_each_mixed_plan_that_may_be_the_fastest() -> None:
+    times = {"a": 100.0, "b": 101.0, "c": 100.5, "j": 99.0, "k": 90.0, "l": 91.0, "m": 90.5}
+
+    assert staying(times, "abc") == "acklm"
+
+
+def test_without_single_toolchains_mixed_plans_race_each_other() -> None:
+    assert staying({"k": 90.0, "l": 120.0, "m": 90.5}, "") == "km"
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.001, ""), (0.2, "ab")])
+def test_two_toolchains_run_on_until_the_difference_is_known_or_known_to_be_small(noise: float, expected: str) -> None:
+    times = {"a": 100.0, "b": 100.4}
+
+    assert staying(times, "ab", noise=noise, heats=2, end=84) == expected
+    assert staying(times, "ab", noise=noise, heats=1, end=84) == "ab"
+
+
+def test_two_toolchains_stop_as_soon_as_next_to_nothing_is_to_be_gained() -> None:
+    times = {"a": 100.0, "b": 101.5}
+
+    assert staying(times, "ab", noise=0.04, end=84) == "ab"
+    assert staying(times, "ab", noise=0.04, end=84, worth=0.02) == ""
+
+
+def test_a_mixed_plan_that_is_likely_to_save_next_to_nothing_leaves_and_one_that_may_save_much_stays() -> None:
+    assert staying({"a": 100.0, "m": 98.5}, "a", noise=0.001, end=84) == "am"
+    assert staying({"a": 100.0, "m": 98.5}, "a", noise=0.001, end=84, worth=0.05) == ""
+    assert staying({"a": 100.0, "m": 85.0}, "a", noise=0.05, end=84, worth=0.05) == "am"
+
+
+def test_heats_that_are_left_are_of_those_that_usually_stay() -> None:
+    assert heats_left(elapsed_s=36.0, turns=36, limit_s=40.0) == 1
+    assert heats_left(elapsed_s=3.6, turns=36, limit_s=40.0) == 1 + 10
+    assert heats_left(elapsed_s=50.0, turns=36, limit_s=40.0) == 1
+
+
+def far_slower(bound_us: Mapping[str, float], singles: str, called_us: Mapping[str, float] | None = None) -> str:
+    """Who leaves after two rounds, each as given."""
+    ran, called = (
+        {name: ((time_us,),) * LOOKED_AT for name, time_us in (way or {}).items()} for way in (bound_us, called_us)
+    )
+    return "".join(sorted(Staying().leaving(ran, called, singles)))
+
+
+def test_who_is_slower_by_far_in_every_round_leaves_at_once() -> None:
+    assert far_slower({"a": 100.0, "b": 124.0, "c": 126.0, "m": 99.0, "n": 124.0}, "abc") == "cn"
+
+
+def test_a_single_toolchain_is_compared_with_single_toolchains() -> None:
+    """The fastest of them is needed, however fast a mixed plan is."""
+    assert far_slower({"a": 200.0, "b": 220.0, "m": 100.0, "n": 130.0}, "ab") == "n"
+
+
+def test_who_is_as_fast_as_the_others_in_one_round_stays() -> None:
+    ran = {"a": ((100.0,), (100.0,)), "b": ((180.0,), (101.0,))}
+
+    assert Staying().leaving(ran, {}, "ab") == set()
+
+
+def test_who_is_fast_in_one_way_of_calling_stays() -> None:
+    bound_us = {"a": 100.0, "b": 180.0}
+
+    assert far_slower(bound_us, "ab", {"a": 300.0, "b": 200.0}) == ""
+    assert far_slower(bound_us, "ab", bound_us) == "b"
+
+
+def test_nobody_leaves_after_another_number_of_rounds() -> None:
+    for count in (1, 3):
+        ran = {"a": ((100.0,),) * count, "b": ((200.0,),) * count}
+        assert Staying().leaving(ran, {}, "ab") == set()
+
+
+def test_without_single_toolchains_plans_are_compared_with_each_other() -> None:
+    assert far_slower({"m": 100.0, "n": 150.0}, "") == "n"
+    assert far_slower({}, "") == ""
