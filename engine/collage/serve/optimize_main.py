@@ -15,7 +15,6 @@ from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.outcomes import Failed, Stage
 from collage.options import OptimizeOptions
 from collage.temporary_folders import TemporaryFolder
-from collage_core.error_text import one_line
 from collage_core.errors import CollageError
 
 
@@ -45,7 +44,7 @@ def _optimized(ask: AskOptimize, store: BlobStore, folder: Path) -> OptimizeDone
         optimize(model, _options(ask)).save(package)
         return OptimizeDone(package=store.put(package.read_bytes()))
     except (CollageError, OSError) as error:
-        return Failed(stage=Stage.RUN, reason=one_line(error))
+        return Failed(stage=Stage.RUN, reason=" ".join(str(error).split()))
 
 
 def _options(ask: AskOptimize) -> OptimizeOptions:

@@ -122,11 +122,41 @@ def test_a_model_that_cannot_be_used_costs_itself(models: Path, tmp_path: Path) 
     assert "Unheard" in reasons["broken.onnx"]
 
 
+@pytest.mark.slow
+def test_each_model_takes_the_shapes_of_the_inputs_that_it_has(models: Path, tmp_path: Path) -> None:
+    free = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[N,8] free) => (float[N,8] y) { y = Relu(free) }"""
+    )
+    onnx.save(free, models / "free.onnx")
+
+    without = optimize_all(models, tmp_path / "packages", status=1)
+    report = optimize_all(models, tmp_path / "packages", "--input-shapes", "free:[3,8]")
+
+    reasons = {entry["model"]: entry["reason"] for entry in without["entries"]}
+    assert reasons.pop("free.onnx").startswith("input 'free': dimension N of")
+    assert set(reasons.values()) == {""}
+    assert {entry["model"]: entry["made"] for entry in report["entries"]} == {
+        "deeper/two.onnx": False,
+        "free.onnx": True,
+        "one.onnx": False,
+    }
+
+
 def test_a_folder_without_models_is_misuse(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["optimize-all", str(tmp_path), "-o", str(tmp_path / "out")])
 
     assert done.exit_code == 2
     assert "there is no ONNX file in" in done.stderr
+
+
+def test_a_shape_of_an_input_that_no_model_has_is_misuse(models: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        main, ["optimize-all", str(models), "-o", str(tmp_path / "out"), "--input-shapes", "z:[3,8]"]
+    )
+
+    assert done.exit_code == 2
+    assert "no model has an input z" in done.stderr
 
 
 def test_a_machine_that_nobody_has_is_misuse(models: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -58,7 +59,8 @@ def optimize_all(
     Args:
         folder: Its ONNX files are the models, those of folders in it too.
         output: Folder of the packages.
-        options: As for `optimize`, as far as machines are told of them (`PASSED_ON`).
+        options: As for `optimize`, as far as machines are told of them (`PASSED_ON`). Each model takes the shapes of
+            the inputs that it has.
         runner: Who has the machines, as for `OptimizeOptions.runner`.
         machines: Parts of fingerprints: only machines whose fingerprint has one of them. All if there are none.
         progress: Receives progress updates.
@@ -75,6 +77,7 @@ def optimize_all(
     models = sorted(folder.rglob("*.onnx"))
     if not models:
         raise UsageError(f"there is no ONNX file in {str(folder)!r}")
+    _check_shapes(models, options)
     progress.phase("asking machines")
     opened = open_runner(runner)
     try:
@@ -100,6 +103,20 @@ def optimize_all(
         progress.done()
     entries.sort(key=lambda each: (each.model, each.machine))
     return BatchReport(runner=runner, entries=tuple(entries), notes=tuple(notes))
+
+
+def _check_shapes(models: Sequence[Path], options: OptimizeOptions) -> None:
+    """Refuse a shape of an input that no model has.
+
+    Raises:
+        UsageError: If there is one.
+    """
+    strange = set(options.input_shapes)
+    for model in models if strange else ():
+        with contextlib.suppress(CollageError):  # said of the model itself
+            strange -= {value.name for value in load_model(model).graph.inputs}
+    if strange:
+        raise UsageError(f"no model has an input {', '.join(sorted(strange))}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -132,18 +149,21 @@ class _Job:
             CollageError: If the model cannot be used.
             OSError: If a file cannot be read.
         """
-        beside = {os.path.relpath(each, path.parent): each for each in external_files(load_model(path))}
+        given = load_model(path)
+        beside = {os.path.relpath(each, path.parent): each for each in external_files(given)}
         for name in (path.name, *beside):
             if not is_inside(name):
                 raise ModelFileError(str(path), f"its file {name!r} is not in its folder")
         files = {name: file_sha256(each) for name, each in {path.name: path, **beside}.items()}
         told = {name: getattr(options, name) for name in PASSED_ON}
+        inputs = {value.name for value in given.graph.inputs}
+        told["input_shapes"] = {name: shape for name, shape in options.input_shapes.items() if name in inputs}
         ask = AskOptimize(
             name=path.name,
             model=files[path.name],
             files={name: files[name] for name in beside},
             deadline_s=_DAY_S,
-            **{**told, "input_shapes": dict(options.input_shapes)},
+            **told,
         )
         model = path.relative_to(folder)
         what = json.dumps(kind.libraries, sort_keys=True).encode() + to_bytes(ask)
