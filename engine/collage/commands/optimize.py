@@ -158,6 +158,11 @@ class _Optimization:
         self._pool = environment.pool
         self._builder = PlanBuilder(environment, progress)
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
+        if (fleet := environment.toolchains.fleet) is not None:
+            self._notes += [
+                f"candidates were measured by {options.runner}, {fleet.measurer.width} at once",
+                *fleet.notes,
+            ]
         if options.percentile != 50.0:
             self._notes.append(
                 f"plans are chosen by percentile {options.percentile:g} of their latency, not the median"

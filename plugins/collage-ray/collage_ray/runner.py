@@ -108,7 +108,7 @@ class RayRunner:
             raise LostJobError(self._name, job.host, why)
         try:
             for blob in ray.get(leased.lease.missing.remote(list(job.blobs))):
-                ray.get(leased.lease.put.remote(read(blob)))
+                ray.get(leased.lease.put.remote(ray.put(read(blob))))  # not within the call: Ray warns of large ones
             answer = ray.get(leased.lease.run.remote(job.body))
         except RayTaskError as error:  # the lease itself is well: it has no room for a byte string, say
             self._leases.give_back(leased)
