@@ -31,6 +31,7 @@ from benchmarks import (
     search_scale,
     sensitivity,
     shapes,
+    store_queries,
     suite_page,
     two_level,
 )
@@ -65,6 +66,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "search": lambda report: search_scale.markdown(dict(report)),
     "sensitivity": sensitivity.markdown,
     "shapes": shapes.markdown,
+    "store-queries": store_queries.markdown,
     "suite": lambda report: suite_page.markdown(report["models"]),
     "two-level": two_level.markdown,
 }
