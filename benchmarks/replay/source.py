@@ -150,16 +150,7 @@ class Replay(MeasuringCostSource):
         brief: bool = False,
     ) -> None:
         """Answer by what was measured, or measure; see `MeasuringCostSource`."""
-        done: set[RecordKey] = set()
-        for candidate in candidates:
-            key = self.record_key(candidate)
-            if key in done or self.has_failed_for_now(key):
-                continue
-            done.add(key)
-            if purpose == "select" and self.usable(candidate):
-                self.counts.cache_hits += key not in self._seen
-                self._seen.add(key)
-                continue
+        for key, candidate in self._lacking(candidates, purpose):
             outcome = self._served(key, candidate, purpose, brief=brief)
             self._seen.add(key)
             self.counts.measured += 1

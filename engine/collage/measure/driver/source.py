@@ -139,8 +139,8 @@ class MeasuringCostSource(ProfilingCosts):
             self.expect(candidates)
         running: set[RecordKey] = set()
         mark = time.monotonic()
-        lacking = self._lacking(candidates, purpose, brief, running)
-        measuring = side_by_side(lacking, self._attempt, self._measurer.width)
+        requested = self._requested(candidates, purpose, brief, running)
+        measuring = side_by_side(requested, self._attempt, self._measurer.width)
         with contextlib.closing(measuring), withdrawn_on_error(self._database, running):
             for asked, (outcome, seconds) in measuring:
                 self._settle(asked, purpose, outcome, seconds)
@@ -194,9 +194,9 @@ class MeasuringCostSource(ProfilingCosts):
         return outcome
 
     def _lacking(
-        self, candidates: Iterable[CandidateKernel], purpose: Purpose, brief: bool, running: set[RecordKey]
-    ) -> Iterator[_Asked]:
-        """Yield requests for what the database lacks, each noted as running."""
+        self, candidates: Iterable[CandidateKernel], purpose: Purpose
+    ) -> Iterator[tuple[RecordKey, CandidateKernel]]:
+        """Yield what the database lacks, equal candidates once; count what it has."""
         done: set[RecordKey] = set()
         for candidate in candidates:
             key = self.record_key(candidate)
@@ -207,6 +207,13 @@ class MeasuringCostSource(ProfilingCosts):
                 self.counts.cache_hits += key not in self._seen
                 self._seen.add(key)
                 continue
+            yield key, candidate
+
+    def _requested(
+        self, candidates: Iterable[CandidateKernel], purpose: Purpose, brief: bool, running: set[RecordKey]
+    ) -> Iterator[_Asked]:
+        """Yield requests for what the database lacks, each noted as running."""
+        for key, candidate in self._lacking(candidates, purpose):
             if self._retry_failed and key not in self._tried:
                 self._database.clear_attempts(key, of_the_dead=True)
             running.add(key)
