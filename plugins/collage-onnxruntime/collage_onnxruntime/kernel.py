@@ -146,6 +146,8 @@ class OnnxRuntimeKernel:
         run = self._fastest_run(binding)
         moving_inputs = [(name, buffer) for name, buffer in named_inputs if not _is_planned(buffer)]
         moving_outputs = [(name, buffer) for name, buffer in named_outputs if not _is_planned(buffer)]
+        # the binding lists outputs in the order they were first bound: planned ones first
+        planned_outputs = len(named_outputs) - len(moving_outputs)
         if not moving_inputs and not moving_outputs:
             # Binding holds addresses only: the call keeps alive what they point to.
             run.__dict__["keeps"] = (self, inputs, outputs)
@@ -156,12 +158,11 @@ class OnnxRuntimeKernel:
                 places.read(name, buffer)
             # A binding keeps what a run allocated and would hand it to the next run as if it had the right shape.
             for name, _ in moving_outputs:
-                binding.bind_output(name, "cpu")
+                places.allocate(name)
             run()
-            # The binding lists outputs in the order they were first bound: planned ones first.
-            values = binding.get_outputs()[len(named_outputs) - len(moving_outputs) :]
-            for (_, buffer), value in zip(moving_outputs, values, strict=True):
-                buffer.put(_array_over(value, buffer.spec.numpy_dtype).copy())
+            values = places.values()
+            for at, (_, buffer) in enumerate(moving_outputs, start=planned_outputs):
+                buffer.put(_array_of(values[at], buffer.spec.numpy_dtype))
 
         call.__dict__["keeps"] = (self, inputs, outputs)
         return call
@@ -216,12 +217,14 @@ class _Places:
 
     Attributes:
         bind_input: Takes a name, the device, element type, shape and address.
-        bind_output: Likewise.
+        bind_output: Likewise; with name and device alone, each run allocates the output.
+        values: Returns the outputs of the last run, as `OrtValue` or the C++ object in it.
         device: The CPU as these take it.
     """
 
     bind_input: Callable[..., None]
     bind_output: Callable[..., None]
+    values: Callable[[], Sequence[Any]]
     device: tuple[Any, ...]
 
     @classmethod
@@ -229,8 +232,8 @@ class _Places:
         """Return the places of an `IOBinding`, which makes an object for the device each time it is told of one."""
         inner, device = getattr(binding, "_iobinding", None), _cpu()
         if inner is None or device is None:
-            return cls(binding.bind_input, binding.bind_output, ("cpu", 0))
-        return cls(inner.bind_input, inner.bind_output, (device,))
+            return cls(binding.bind_input, binding.bind_output, binding.get_outputs, ("cpu", 0))
+        return cls(inner.bind_input, inner.bind_output, inner.get_outputs, (device,))
 
     def read(self, name: str, buffer: Buffer) -> None:
         """Have an input read from a buffer."""
@@ -239,6 +242,10 @@ class _Places:
     def write(self, name: str, buffer: Buffer) -> None:
         """Have an output written into a buffer."""
         self._bind(self.bind_output, name, buffer)
+
+    def allocate(self, name: str) -> None:
+        """Have the next run allocate an output, which is not known to have the size of the last."""
+        self.bind_output(name, *self.device)
 
     def _bind(self, bind: Callable[..., None], name: str, buffer: Buffer) -> None:
         dtype, array = buffer.spec.dtype, buffer.array
@@ -254,8 +261,16 @@ def _cpu() -> Any:
     return getattr(onnxruntime.OrtDevice.make("cpu", 0), "_ort_device", None)
 
 
+def _array_of(value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return an output that a run allocated, which belongs to the array from then on."""
+    if dtype.isbuiltin == 1:
+        array: Array = value.numpy()  # not a copy: the array keeps the memory
+        return array
+    return _array_over(value, dtype).copy()
+
+
 def _array_over(value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return a view of an `OrtValue`; its own `numpy()` does not support bfloat16."""
+    """Return a view of a value whose element type its own `numpy()` does not know, such as bfloat16."""
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
     if count == 0:

@@ -1,4 +1,7 @@
-"""Places are told by the object below `IOBinding`, or by `IOBinding` itself in versions that have no such object."""
+"""Places are told by the object below `IOBinding`, or by `IOBinding` itself in versions that have no such object.
+
+Outputs of unknown size are what a run allocated, and no later run writes them.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ import numpy as np
 import onnx
 import pytest
 
-from collage_core.contract import buffer_over
+from collage_core.contract import Buffer, Unsupported, ValueKind, buffer_over
 from collage_onnxruntime import kernel
 from collage_onnxruntime.kernel import _Places
+from collage_onnxruntime.plugin import plugin
+from collage_testing.kit.host_kernels import HostKernels
+from collage_testing.kit.written import written
 
 
 class Told:
@@ -25,6 +31,9 @@ class Told:
     def bind_output(self, *arguments: Any) -> None:
         self.told.append(("out", *arguments))
 
+    def get_outputs(self) -> list[Any]:
+        return self.told
+
 
 def test_without_the_object_below_the_binding_is_told() -> None:
     x, y, binding = np.zeros((2, 3), np.float32), np.zeros(4, np.int64), Told()
@@ -32,11 +41,14 @@ def test_without_the_object_below_the_binding_is_told() -> None:
 
     places.read("x", buffer_over("x", x))
     places.write("y", buffer_over("y", y))
+    places.allocate("z")
 
     assert binding.told == [
         ("in", "x", "cpu", 0, onnx.TensorProto.FLOAT, (2, 3), x.ctypes.data),
         ("out", "y", "cpu", 0, onnx.TensorProto.INT64, (4,), y.ctypes.data),
+        ("out", "z", "cpu", 0),
     ]
+    assert places.values() is binding.told
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["below", "public"])
@@ -59,3 +71,35 @@ def test_both_ways_run(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (places.device == ("cpu", 0)) is not known
     np.testing.assert_array_equal(y, -x)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["below", "public"])
+@pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16", "BFLOAT16", "INT64", "BOOL"])
+def test_what_a_run_allocated_stays_as_it_is(
+    dtype: str, known: bool, kernels: HostKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:
+        monkeypatch.setattr(kernel, "_cpu", lambda: None)
+    what = written(
+        f"g (float[6] x, bool[6] wanted) => (float[2,3] twice, {dtype.lower()}[N] some) {{"
+        f" few = Compress(x, wanted) some = Cast<to={onnx.TensorProto.DataType.Value(dtype)}>(few)"
+        " twice = Reshape(x, shape) }",
+        {"shape": np.array([2, 3])},
+    )
+    [artifact] = kernels.lowered(what)
+    loaded = plugin.collage_load(kernels.target, artifact, kernels.run_context(what))
+    assert not isinstance(loaded, Unsupported), loaded.reason
+    inputs, outputs = ([Buffer(spec) for spec in specs] for specs in (what.function.inputs, what.function.outputs))
+    assert [each.spec.kind for each in outputs] == [ValueKind.PLANNED, ValueKind.FOREIGN]
+    call = loaded.bind(inputs, outputs, None)
+    x = np.array([1, 0, 3, 4, 0, 6], np.float32)
+    held = []
+    for wanted in ([1, 1, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0], [0, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1]):
+        inputs[0].put(x)
+        inputs[1].put(np.array(wanted, bool))
+        call()
+        np.testing.assert_array_equal(outputs[0].array, x.reshape(2, 3))
+        held.append((outputs[1].array, x[np.array(wanted, bool)].astype(outputs[1].spec.numpy_dtype)))
+    for found, right in held:
+        assert found.dtype == right.dtype
+        np.testing.assert_array_equal(found, right)
