@@ -191,10 +191,13 @@ class Kernel(Protocol):
 
         Returns:
             The bound call. The addresses of planned buffers do not change between calls; bounded and foreign buffers
-            are read from `Buffer.value` and written with `Buffer.put` on each call.
+            are read from `Buffer.value` and written with `Buffer.put` on each call. Arrays put into a foreign buffer
+            are new memory each time: they belong to who reads the buffer, callers of the model included.
 
         Raises:
-            KernelError: If a buffer does not fit.
+            KernelError: If a buffer does not fit. The buffer of a sized value may be foreign, its arrays C-contiguous
+                and aligned: where sizes are new, values are passed by reference. A kernel that cannot take that
+                raises this error, and is bound to planned ones.
         """
 
 

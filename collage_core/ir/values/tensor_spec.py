@@ -65,6 +65,10 @@ class TensorSpec:
         """Return the spec of the value in a run in which it has this shape."""
         return TensorSpec(name=self.name, dtype=self.dtype, shape=shape)
 
+    def as_foreign(self) -> TensorSpec:
+        """Return the spec of the value in a run in which it is passed by reference, whatever its shape is."""
+        return TensorSpec(name=self.name, kind=ValueKind.FOREIGN, dtype=self.dtype, shape=self.shape)
+
     @property
     def static_shape(self) -> tuple[int, ...]:
         """Shape of a planned value, typical shape of a sized one, bound of a bounded one.

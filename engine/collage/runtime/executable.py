@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from collage.runtime.kernels.launching import BoundStep
 from collage.runtime.kernels.loading import Load, Loaded, Relower
 from collage.runtime.places import Given, Places, Reserve, Rim, homes
 from collage.runtime.schedule import Schedule, schedule
-from collage.runtime.wiring import Wiring, Wirings, typical_sizes_of
-from collage_core.contract import Artifact, Host, Target, TensorSpec
+from collage.runtime.wiring import Wirings, typical_sizes_of
+from collage_core.contract import Artifact, Host, Target, TensorSpec, ValueKind
 from collage_core.passes.call_sites import call_sites
 
 Array = np.ndarray[Any, Any]
@@ -34,15 +35,17 @@ class Executable:
 
     def __init__(
         self,
-        wired: Callable[[Mapping[str, int]], Wiring],
+        wirings: Wirings,
         sizes: Mapping[str, int],
         kernels: Mapping[str, Loaded],
         source: KernelSource,
         reserve: Reserve,
+        *,
+        passes_on: bool = False,
     ) -> None:
-        self._wired = wired
+        self._wirings = wirings
         self._sizes = sizes
-        self._wiring = wired(sizes)
+        self._wiring = wirings.by_reference(sizes) if passes_on else wirings.at(sizes)
         self._kernels = kernels
         self._source = source
         self._devices = source.devices
@@ -101,8 +104,8 @@ class Executable:
             providers=providers or Providers.discover(),
             admission=admission or EverythingAdmitted(),
         )
-        wired, sizes = Wirings(model, sites).at, typical_sizes_of(model)
-        return cls(wired, sizes, source.all(), source, Reserve() if reserve is None else reserve)
+        wirings, sizes = Wirings(model, sites), typical_sizes_of(model)
+        return cls(wirings, sizes, source.all(), source, Reserve() if reserve is None else reserve)
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -118,7 +121,14 @@ class Executable:
         Raises:
             KernelError: If a kernel refuses buffers of these sizes.
         """
-        return Executable(self._wired, sizes, self._kernels, self._source, self._reserve)
+        return Executable(self._wirings, sizes, self._kernels, self._source, self._reserve)
+
+    def by_reference(self) -> Executable:
+        """Return the same executable for any sizes, with the same kernels, and no memory for what depends on these.
+
+        Kernels read inputs of varying sizes where the caller has them, and allocate outputs of varying sizes.
+        """
+        return Executable(self._wirings, self._sizes, self._kernels, self._source, self._reserve, passes_on=True)
 
     @property
     def inputs(self) -> tuple[ir.Value, ...]:
@@ -150,6 +160,24 @@ class Executable:
         """Source of its kernels, which knows what runs at each call site."""
         return self._source
 
+    @property
+    def handed_over(self) -> frozenset[str]:
+        """Names of outputs that are arrays which a kernel made in the last run, and nothing else refers to.
+
+        That is what a kernel puts into a place of unknown size (`Kernel.bind`).
+        """
+        wiring = self._wiring
+        viewed = {value for step in wiring.steps if step.view is not None for value in (*step.reads, *step.writes)}
+        made = {value for step in wiring.steps if step.site is not None for value in step.writes} - viewed
+        return frozenset(
+            spec.name
+            for value, count in Counter(wiring.outputs).items()
+            if count == 1
+            and value in made
+            and (spec := wiring.specs[value]).kind is ValueKind.FOREIGN
+            and spec.dtype not in (None, ir.DataType.STRING)
+        )
+
     def spec(self, value: ir.Value) -> TensorSpec:
         """Return the tensor spec of an input or output."""
         return self._wiring.specs[value]
@@ -167,7 +195,7 @@ class Executable:
         """
         source = self._source.apart()
         kernels = {name: source.for_clone(name, loaded) for name, loaded in self._kernels.items()}
-        return Executable(self._wired, self._sizes, kernels, source, Reserve() if reserve is None else reserve)
+        return Executable(self._wirings, self._sizes, kernels, source, Reserve() if reserve is None else reserve)
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of one run.

@@ -51,13 +51,19 @@ class Session:
         executable: The executable to run. The session takes ownership.
         shared: Memory that other sessions share with it; none if None.
         blocks: What outputs are lent in, likewise.
+        holds_inputs: Whether inputs that are read where the caller has them stay there until the next run.
 
     Attributes:
         verified: Whether its outputs were compared with the reference's since it was loaded.
     """
 
     def __init__(
-        self, executable: Executable, *, shared: SharedMemory | None = None, blocks: SharedBlocks | None = None
+        self,
+        executable: Executable,
+        *,
+        shared: SharedMemory | None = None,
+        blocks: SharedBlocks | None = None,
+        holds_inputs: bool = True,
     ) -> None:
         self._executable = executable
         self.verified = False
@@ -71,6 +77,8 @@ class Session:
         moves = executable.is_on_host
         self._inputs = {name: Input(buffer, in_place=moves) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
+        self._handed_over = executable.handed_over
+        self._holds_inputs = holds_inputs
         self._lenders = {
             name: Lender(buffer.spec, None if blocks is None else blocks.of(buffer.spec))
             for name, buffer in self._default.output_buffers.items()
@@ -134,6 +142,9 @@ class Session:
             for name in wanted:
                 if name not in self._outputs:
                     raise _unknown("output", name, self._outputs)
+            if len(once := list(dict.fromkeys(wanted))) < len(wanted):
+                made = dict(zip(once, self.run(once, input_feed), strict=True))
+                return [_copy(made[name]) if name in wanted[:at] else made[name] for at, name in enumerate(wanted)]
         values = self._checked(input_feed)
         with self._lock:
             if self._is_all_copied:  # a small model, of which looking at addresses would be a good part
@@ -144,7 +155,10 @@ class Session:
                     blocks[name] = lender.take()
                 run = self._filled(values, blocks)
                 run.run()
-                return [self._result(name, run, blocks) for name in wanted]
+                results = [self._result(name, run, blocks) for name in wanted]
+                for name in self._handed_over:
+                    run.output_buffers[name].put(None)
+                return results
             finally:
                 for name, block in blocks.items():  # those not lent
                     self._lenders[name].give_back(block)
@@ -266,12 +280,21 @@ class Session:
     def _copied(self, values: Sequence[tuple[Input, Any]], wanted: Sequence[str]) -> list[Any]:
         """Run on copies of the inputs, and return copies of the outputs."""
         for place, value in values:
-            place.put(value)
-        made = self._default.run()
+            place.refer(value)
+        try:
+            made = self._default.run()
+        finally:
+            if not self._holds_inputs:
+                for place, _ in values:
+                    place.forget()
         if wanted is not self._outputs:
             by_name = dict(zip(self._outputs, made, strict=True))
             made = [by_name[name] for name in wanted]
-        return [_copy(value) for value in made]
+        handed_over = self._handed_over
+        results = [value if name in handed_over else _copy(value) for name, value in zip(wanted, made, strict=True)]
+        for name in handed_over:
+            self._default.output_buffers[name].put(None)
+        return results
 
     def _filled(self, values: Sequence[tuple[Input, Any]], blocks: Mapping[str, Block]) -> BoundRun:
         """Return the run that reads these inputs and writes into these blocks."""
@@ -288,13 +311,16 @@ class Session:
             return self._filled(values, blocks)
         for place, value in values:
             if place.spec.name not in inputs:
-                place.put(value)
+                place.refer(value)
         return run
 
     def _result(self, name: str, run: BoundRun, blocks: dict[str, Block]) -> Any:
-        """Return an output: lent if it is in one of the blocks, which leaves them then, or a copy."""
+        """Return an output: lent if it is in one of the blocks, which leaves them then; handed over, or a copy."""
         block = blocks.pop(name, None)
-        return _copy(run.output_buffers[name].value) if block is None else self._lenders[name].lend(block)
+        if block is not None:
+            return self._lenders[name].lend(block)
+        value = run.output_buffers[name].value
+        return value if name in self._handed_over else _copy(value)
 
 
 def _names(output_names: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import onnx_ir as ir
@@ -114,9 +114,29 @@ class Wirings:
                 planned.
         """
         specs = dict(self._specs)
+        for value, shape in self._shapes_at(sizes):
+            specs[value] = specs[value].as_planned(shape)
+        return self._with(specs)
+
+    def by_reference(self, typical: Mapping[str, int]) -> Wiring:
+        """Return the wiring for any sizes: values whose extents follow from these are passed by reference.
+
+        Args:
+            typical: Some size of each symbol.
+        """
+        specs = dict(self._specs)
+        for value, _ in self._shapes_at(typical):
+            specs[value] = specs[value].as_foreign()
+        return self._with(specs)
+
+    def _shapes_at(self, sizes: Mapping[str, int]) -> Iterator[tuple[ir.Value, tuple[int, ...]]]:
+        """Yield the values whose extents follow from given sizes, with their shapes."""
         for values in self._varying.values() if sizes else ():
             if values[0].shape is not None and (shape := shape_at(values[0].shape, sizes)) is not None:
-                specs |= {value: specs[value].as_planned(shape) for value in values}
+                for value in values:
+                    yield value, shape
+
+    def _with(self, specs: Mapping[ir.Value, TensorSpec]) -> Wiring:
         roots: dict[ir.Value, ir.Value] = {value: value for value in self._given}
         steps = []
         for step in self._steps:

@@ -195,7 +195,7 @@ def test_each_bucket_runs_its_own_plan(tmp_path: Path, monkeypatch: pytest.Monke
     plans = load_package(package).plans
     assert [plan.input_shapes["x"] for plan in plans] == wanted
     assert [plan.record["model"]["input_shapes"]["x"][1] for plan in plans] == ["2..34", "35..65"]
-    assert [each["input_shapes"]["x"][1] for each in report["shapes"]] == ["2..34", "35..65"]
+    assert [each["model"]["input_shapes"]["x"][1] for each in report["shapes"]] == ["2..34", "35..65"]
     session = collage.load(package)
     assert isinstance(session, ShapedSession)
     small, large = session.sessions
@@ -337,8 +337,8 @@ def test_what_is_wrong_with_inputs_is_one_message(ranged: tuple[Path, Path]) -> 
 
     wrong: dict[str, tuple[Any, str]] = {
         "of another rank": ({"x": np.ones(8, np.float32)}, r"'x'.*its axis 1 is tokens"),
-        "of another extent": ({"x": np.ones((1, 5, 9), np.float32)}, r"'x'.*expected float32\[1, 5, 8\]"),
-        "of another batch": ({"x": np.ones((2, 5, 8), np.float32)}, r"'x'.*expected float32\[1, 5, 8\]"),
+        "of another extent": ({"x": np.ones((1, 5, 9), np.float32)}, r"'x'.*expected float32\[1, \?, 8\]"),
+        "of another batch": ({"x": np.ones((2, 5, 8), np.float32)}, r"'x'.*expected float32\[1, \?, 8\]"),
         "of another type": ({"x": np.ones((1, 5, 8))}, r"'x'.*got float64\[1, 5, 8\]"),
         "missing": ({}, "'x'.*no value given"),
         "unknown": ({"x": np.ones((1, 5, 8), np.float32), "z": 1}, "'z'.*no such input"),

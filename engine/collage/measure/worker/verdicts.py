@@ -46,12 +46,13 @@ def aliased(inputs: Sequence[Buffer], outputs: Sequence[Buffer], places: Sequenc
     for number, output in enumerate(outputs):
         for what, others in (("input", inputs), ("output", outputs[:number])):
             for other in others:
-                if _share(output.value, other.value):
+                if share_memory(output.value, other.value):
                     return f"its output {output.spec.name!r} is the memory of its {what} {other.spec.name!r}"
     return ""
 
 
-def _share(one: Any, other: Any) -> bool:
+def share_memory(one: Any, other: Any) -> bool:
+    """Return whether arrays in two values, which may be lists of arrays, may share memory."""
     return any(np.may_share_memory(first, second) for first in _arrays(one) for second in _arrays(other))
 
 

@@ -33,15 +33,32 @@ class Input:
         in_place: Whether kernels can be bound to a caller's arrays.
     """
 
-    __slots__ = ("_array", "_at_once", "_buffer", "_dtype", "_in_place", "_recent", "_shape", "spec")
+    __slots__ = (
+        "_array",
+        "_at_once",
+        "_buffer",
+        "_dtype",
+        "_fixed",
+        "_in_place",
+        "_is_referred_to",
+        "_rank",
+        "_recent",
+        "_shape",
+        "spec",
+    )
 
     def __init__(self, buffer: Buffer, *, in_place: bool) -> None:
         self.spec = buffer.spec
         planned = buffer.spec.kind is ValueKind.PLANNED
+        shape = buffer.spec.shape
         self._buffer = buffer
+        self._is_referred_to = buffer.spec.kind is ValueKind.FOREIGN
         self._array = buffer.array if planned else None
-        self._dtype = buffer.spec.numpy_dtype if planned else None
-        self._shape = buffer.spec.shape
+        numeric = shape is not None and buffer.spec.dtype not in (None, ir.DataType.STRING)
+        self._dtype = buffer.spec.numpy_dtype if numeric and (planned or self._is_referred_to) else None
+        self._shape = shape
+        self._rank = len(shape or ())
+        self._fixed = [(axis, extent) for axis, extent in enumerate(shape or ()) if extent is not None]
         self._in_place = in_place and planned and buffer.spec.nbytes >= READ_IN_PLACE_BYTES
         self._at_once = self._in_place and buffer.spec.nbytes >= READ_AT_ONCE_BYTES
         self._recent: deque[int] = deque(maxlen=_RECENT_RUNS)
@@ -53,10 +70,20 @@ class Input:
 
     def checked(self, value: Any) -> Any:
         """Check a value and return it in the form that the other methods take."""
-        plain = self._array is not None and type(value) is np.ndarray
-        if plain and value.shape == self._shape and value.dtype == self._dtype:
+        plain = self._dtype is not None and type(value) is np.ndarray and value.dtype == self._dtype
+        if plain and (value.shape == self._shape if self._array is not None else self._is_readable(value)):
             return value
         return _fitted(value, self.spec)
+
+    def _is_readable(self, value: Array) -> bool:
+        """Return whether an array of the input's dtype can be read where it is, whatever sizes vary."""
+        flags, shape = value.flags, value.shape
+        return (
+            len(shape) == self._rank
+            and flags.c_contiguous
+            and flags.aligned
+            and all(shape[axis] == extent for axis, extent in self._fixed)
+        )
 
     def address(self, value: Any) -> int:
         """Return the address at which a checked value is to be read in the next run; 0 if it is to be copied."""
@@ -76,10 +103,24 @@ class Input:
 
     def put(self, value: Any) -> None:
         """Copy a checked value into the input's buffer, which all runs of a session share."""
-        if self._array is None:
+        if self._array is not None:
+            np.copyto(self._array, value)
+        elif self._is_referred_to and isinstance(value, np.ndarray):
+            self._buffer.put(value.copy())
+        else:
+            self._buffer.put(value)
+
+    def refer(self, value: Any) -> None:
+        """Have the next run read a checked value: where it is, if its size was not known before; else as `put`."""
+        if self._is_referred_to:
             self._buffer.put(value)
         else:
-            np.copyto(self._array, value)
+            self.put(value)
+
+    def forget(self) -> None:
+        """Let go of a value that was referred to."""
+        if self._is_referred_to:
+            self._buffer.put(None)
 
 
 def _fitted(value: Any, spec: TensorSpec) -> Any:
@@ -94,10 +135,11 @@ def _fitted(value: Any, spec: TensorSpec) -> Any:
         )
     if not fits:
         raise FeedError(spec.name, f"expected {expected(spec)}, got {array.dtype}{list(array.shape)}")
-    if spec.kind is ValueKind.FOREIGN:
-        # kept by reference: the caller may change its own array before or while the model runs
-        return np.array(array, object if spec.dtype == ir.DataType.STRING else None)
-    return array
+    if spec.kind is not ValueKind.FOREIGN:
+        return array
+    if spec.dtype == ir.DataType.STRING:
+        return np.array(array, object)
+    return np.require(array, requirements=("C", "A"))  # kernels read it at its address
 
 
 def _as_array(value: Any, spec: TensorSpec) -> Array:

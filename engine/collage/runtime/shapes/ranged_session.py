@@ -2,6 +2,9 @@
 
 All shapes follow from the sizes of the inputs, so for each set of sizes all of a run is known beforehand, and it is as
 fast as that of a static plan. What the last sizes took is kept; their runs share one arena.
+
+Binding takes a millisecond where inputs and outputs are many, such as caches of keys and values, which grow with each
+token. So a plan of one kernel gets what it reads and writes by reference until the same sizes have come a few times.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import contextlib
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from collage.errors import OutsideRangeWarning
@@ -21,7 +24,7 @@ from collage.runtime.kernels.reports import SessionReport
 from collage.runtime.session import NodeArg, Session, described_value
 from collage.runtime.shapes.choosing_session import ChoosingSession, shape_given
 from collage_core.contract import ValueKind
-from collage_core.errors import FeedError, MemoryNeededError
+from collage_core.errors import FeedError, KernelError, MemoryNeededError
 from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import size_symbols
 
@@ -29,6 +32,10 @@ _KEPT_SIZES: Final = 256
 """Most sets of sizes whose runs stay bound. They share memory, but a library may keep something for each binding."""
 _KEPT_STEPS: Final = 1024
 """Most steps of these runs together."""
+_BOUND_AT: Final = 4
+"""Runs with the same sizes after which a plan of one kernel is bound to them."""
+_COUNTED_SIZES: Final = 4096
+"""Sets of sizes whose runs are counted."""
 _NAMED_OUTSIDE: Final = 16
 """Sizes outside the ranges that a report names."""
 
@@ -63,7 +70,10 @@ class RangedSession(ChoosingSession):
         with contextlib.suppress(MemoryNeededError):  # which matters only if such sizes come
             self._arena_bytes = self._reserve({name: sizes.most for name, sizes in self._symbols.items()})
         self._kept: OrderedDict[tuple[int, ...], Session] = OrderedDict()
-        super().__init__(self._at(tuple(executable.sizes[name] for name in self._symbols)))
+        typical = self._at(tuple(executable.sizes[name] for name in self._symbols))
+        super().__init__(typical)
+        self._came: dict[tuple[int, ...], int] = {}
+        self._by_reference = self._referring() if len(typical.bound_steps) == 1 and executable.is_on_host else None
 
     def holds(self, feeds: Mapping[str, Any]) -> bool:
         """Return whether the sizes of these inputs are within the ranges.
@@ -83,11 +93,18 @@ class RangedSession(ChoosingSession):
         """
         if not isinstance(feeds, Mapping):
             return self._current  # which says what is wrong
-        sizes = self._sizes_of(feeds)
-        for name, size in sizes.items():
-            if size not in self._symbols[name]:
-                self._note_outside(name, size)
-        return self._at(tuple(sizes[name] for name in self._symbols))
+        return self._at(self._admitted(feeds))
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: object = None
+    ) -> list[Any]:
+        """Run the model; see `Session.run`."""
+        if not isinstance(input_feed, Mapping):
+            return self._current.run(output_names, input_feed, run_options)  # which says what is wrong
+        sizes, session = self._admitted(input_feed), self._by_reference
+        if session is None or self._is_to_be_bound(sizes):
+            session = self._at(sizes)
+        return session.run(output_names, input_feed, run_options)
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the model's inputs in order; extents that vary have the names of their dimensions."""
@@ -141,6 +158,23 @@ class RangedSession(ChoosingSession):
                 self._blocks.of(spec)
         return largest.arenas["cpu"]
 
+    def _referring(self) -> Session | None:
+        """Return the session that passes by reference what has a varying size; None if the kernel does not take it."""
+        try:
+            return Session(self._executable.by_reference(), shared=self._shared, holds_inputs=False)
+        except KernelError:
+            return None
+
+    def _is_to_be_bound(self, sizes: tuple[int, ...]) -> bool:
+        """Return whether a run of these sizes pays for binding; it is counted."""
+        with self._choosing:
+            if sizes in self._kept:
+                return True
+            if len(self._came) >= _COUNTED_SIZES:
+                self._came.clear()
+            came = self._came[sizes] = self._came.get(sizes, 0) + 1
+            return came > _BOUND_AT
+
     def _at(self, sizes: tuple[int, ...]) -> Session:
         with self._choosing:
             session = self._kept.pop(sizes, None)
@@ -152,6 +186,18 @@ class RangedSession(ChoosingSession):
                     self._kept.popitem(last=False)  # the one not used for longest
             self._kept[sizes] = session
             return session
+
+    def _admitted(self, feeds: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the size of each symbol, those outside their ranges noted.
+
+        Raises:
+            FeedError: As `session_for`.
+        """
+        sizes = self._sizes_of(feeds)
+        for name, size in sizes.items():
+            if size not in self._symbols[name]:
+                self._note_outside(name, size)
+        return tuple(sizes[name] for name in self._symbols)
 
     def _sizes_of(self, feeds: Mapping[str, Any]) -> dict[str, int]:
         found: dict[str, int] = {}
