@@ -1,4 +1,4 @@
-"""A plugin that keeps the contract, and fifteen that each break it in one way."""
+"""A plugin that keeps the contract, and sixteen that each break it in one way."""
 
 from __future__ import annotations
 
@@ -135,6 +135,17 @@ class WrongDtype(Sound):
 class AliasingOutput(Sound):
     def sequence(self, x: Array) -> list[Array]:
         return [x]
+
+
+class PutsItAgain(Sound):
+    def __init__(self) -> None:
+        self.result: Array = np.empty(0, np.float32)
+
+    def sequence(self, x: Array) -> list[Array]:
+        if self.result.shape != x.shape:
+            self.result = np.empty_like(x)
+        np.copyto(self.result, x)
+        return [self.result]
 
 
 class AllocatesPerCall(Sound):

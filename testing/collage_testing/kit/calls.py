@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from collage.measure.worker.verdicts import aliased, judged, spoil
+from collage.measure.worker.verdicts import aliased, judged, share_memory, spoil
 from collage_core.contract import (
     Artifact,
     BoundCall,
@@ -28,6 +28,7 @@ from collage_testing.kit.clauses import (
     BINDING,
     CAPTURING,
     FUNCTION,
+    HANDING,
     MEMORY,
     NUMBERS,
     PROFILE,
@@ -64,6 +65,7 @@ def called(
             raise
     problems: list[str] = []
     seen: list[list[bytes]] = []
+    put: list[Any] = []
     right_at_first = True
     graph = " when captured in a graph"
     if device is not None and artifact.capturable:
@@ -84,6 +86,13 @@ def called(
         right_at_first = right_at_first and (bool(seen) or not isinstance(verdict, str))
         if problem := aliased(each.inputs, each.outputs, places):
             problems.append(ALIASING.broken(f"{problem}{when}"))
+        for buffer in each.outputs:
+            if buffer.spec.kind is ValueKind.FOREIGN:
+                if any(share_memory(buffer.value, before) for before in put):
+                    problems.append(
+                        HANDING.broken(f"it puts the memory of its output {buffer.spec.name!r} again{when}")
+                    )
+                put.append(buffer.value)
         for buffer, value in zip(each.inputs, given, strict=True):
             if buffer.spec.kind is not ValueKind.FOREIGN and _bits(buffer.array) != _bits(np.asarray(value)):
                 problems.append(WRITING.broken(f"it writes its input {buffer.spec.name!r}{when}"))

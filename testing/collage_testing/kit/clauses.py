@@ -44,6 +44,7 @@ FINGERPRINT = Clause(
     "Target.fingerprint", "Put the library's name and version there, and nothing that differs by the run"
 )
 FUNCTION = Clause("KernelFunction", "Clone the model before you change it: others lower the same function")
+HANDING = Clause("Kernel.bind", "Put new memory each time: what was put before belongs to who has read it")
 LOADING = Clause("collage_load", "Compile in collage_lower, and put what was made into the artifact")
 MEMORY = Clause("Kernel.bind", "Allocate when loading or binding: a call keeps nothing that it allocates")
 NUMBERS = Clause("workers.md", "Refuse in a predicate what your library computes otherwise than ONNX says")

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 import onnx.parser
+import onnx.shape_inference
 import onnx_ir
 from onnx.reference import ReferenceEvaluator
 
@@ -57,6 +58,7 @@ def written(
     )
     arrays = dict(constants or {})
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    proto = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     model = onnx_ir.from_proto(proto)
     function = KernelFunction(
         name="kernel",
