@@ -52,7 +52,7 @@ class Autoscheduler:
         for stage in group.outputs:
             for variable, extent in zip(stage.variables, stage.shape, strict=True):
                 stage.func.set_estimate(variable, 0, extent)
-        pipeline = hl.Pipeline([place.parameter for place in group.places if place.where == "out"])
+        pipeline = hl.Pipeline([stage.func for stage in group.outputs])
         options: Mapping[str, str] = {"parallelism": str(build.threads)}
         pipeline.apply_autoscheduler(halide_target(build.host), hl.AutoschedulerParams(self.algorithm, dict(options)))
 

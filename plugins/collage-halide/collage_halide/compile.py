@@ -27,13 +27,13 @@ def compiled(group: Group, build: BuildContext) -> bytes:
         halide.HalideError: If Halide does not compile it.
     """
     for place in group.places:
-        parameters = [place.parameter] if place.where != "out" else place.parameter.output_buffers()
-        for parameter in parameters:
-            stride = 1
-            for dimension, extent in enumerate(reversed(place.shape)):
-                parameter.dim(dimension).set_bounds(0, extent).set_stride(stride)
-                stride *= extent
-    pipeline = hl.Pipeline([place.parameter for place in group.places if place.where == "out"])
+        stride = 1
+        for dimension, extent in enumerate(reversed(place.shape)):
+            known = place.parameter.dim(dimension).set_stride(stride)
+            if not place.extents_of_another:
+                known.set_bounds(0, extent)
+            stride *= extent
+    pipeline = hl.Pipeline([stage.func for stage in group.outputs])
     arguments = [place.parameter for place in group.places if place.where != "out"]
     # StrictFloat: floats are computed as they are written; else sums are rearranged, and infinities taken for numbers.
     strict = ("StrictFloat",) if group.strict else ()

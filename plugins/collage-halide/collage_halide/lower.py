@@ -57,11 +57,7 @@ def _variants(
     for how in wanted:
         group = group_of(function, width)
         try:
-            if isinstance(how, Autoscheduler):
-                how.schedule(group, build)
-            else:
-                arrange(group, how, build.threads, width // 4)
-            content = compiled(group, build) if group.outputs else b""
+            content = _compiled(group, how, build, width) if group.outputs else b""
         except hl.HalideError as error:
             failed = failed or LoweringError(f"Halide does not compile it: {str(error).strip()}")
             continue
@@ -73,6 +69,15 @@ def _variants(
         if PLAIN in wanted:
             raise failed
         yield from _variants(function, build, [PLAIN], width)
+
+
+def _compiled(group: Group, how: Variant, build: BuildContext, width: int) -> bytes:
+    """Schedule and compile a group that has results: an autoscheduler crashes where there are none."""
+    if isinstance(how, Autoscheduler):
+        how.schedule(group, build)
+    else:
+        arrange(group, how, build.threads, width // 4)
+    return compiled(group, build)
 
 
 def _artifact(function: KernelFunction, build: BuildContext, how: Variant, group: Group, content: bytes) -> Artifact:

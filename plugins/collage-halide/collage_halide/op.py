@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,8 @@ def shape_of(value: onnx_ir.Value) -> tuple[int, ...]:
     if math.prod(extents) > LARGEST:
         raise Refused(f"{value.name!r} has {math.prod(extents)} elements; indices are 32 bits wide")
     return extents
+
+
+def without_ones(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the extents of a shape other than 1."""
+    return tuple(extent for extent in shape if extent != 1)

@@ -11,7 +11,7 @@ import onnx_ir
 from collage_core.contract import KernelFunction
 from collage_core.ir.values.content import constant_of
 from collage_halide.elements import ELEMENT_TYPES, element_type
-from collage_halide.op import Op, shape_of
+from collage_halide.op import Op, shape_of, without_ones
 from collage_halide.operators.table import operator_of
 from collage_halide.scope import Scope
 from collage_halide.stages import Given, Place, Stage
@@ -34,7 +34,7 @@ class Group:
 
     @property
     def outputs(self) -> list[Stage]:
-        """The stages that are written to outputs."""
+        """The stages that are written to outputs, each to one or to several, in the order of the places."""
         return [stage for stage in self.stages if stage.role == "output"]
 
 
@@ -60,13 +60,23 @@ def group_of(function: KernelFunction, vector_bytes: int) -> Group:
         operands = [None if each is None else _operand(scope, each, values) for each in node.inputs]
         made = zip(node.outputs, operator.define(scope, op, operands), strict=False)
         values.update((value, each) for value, each in made if each is not None)
-    for position, value in enumerate(graph.outputs):
-        result = _operand(scope, value, values)
-        if result.size:
-            scope.output(result, position)
+    for results in _of_one_shape([_operand(scope, value, values) for value in graph.outputs]):
+        scope.outputs(results)
     outputs = [place for place in scope.places.values() if place.where == "out"]
     read = [place for place in scope.places.values() if place.where != "out"]
     return Group(stages=scope.stages, places=[*read, *outputs], strict=scope.strict)
+
+
+def _of_one_shape(results: Sequence[Value]) -> list[list[tuple[int, Value]]]:
+    """Return results with their positions, those together that loops of the same extents can write; without empty ones.
+
+    They are computed for one element after the other, so what two of them read is read once.
+    """
+    found: dict[tuple[int, ...], list[tuple[int, Value]]] = {}
+    for position, result in enumerate(results):
+        if result.size:
+            found.setdefault(without_ones(result.shape), []).append((position, result))
+    return list(found.values())
 
 
 def _operand(scope: Scope, value: onnx_ir.Value, values: Mapping[onnx_ir.Value, Value]) -> Value:

@@ -83,23 +83,37 @@ class Scope:
         stage.work = value.cost
         return stage
 
-    def output(self, value: Value, position: int) -> None:
-        """Have a value written to an output, under the shape with the fewest axes."""
-        value = value.reshaped(value.shape or (1,))
+    def outputs(self, results: Sequence[tuple[int, Value]]) -> None:
+        """Have values written to outputs in the same loops, under the shape with the fewest axes.
+
+        Args:
+            results: Position of each output, and its value; but for axes of extent 1, all have the same shape.
+        """
+        shape = results[0][1].shape or (1,)
+        values = [value.reshaped(shape) for _, value in results]
         axis = 0
-        while axis + 1 < len(value.shape):
-            if value.merges(axis):
-                shape = value.shape
-                value = value.reshaped((*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+        while axis + 1 < len(shape):
+            if all(value.merges(axis) for value in values):
+                shape = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+                values = [value.reshaped(shape) for value in values]
             else:
                 axis += 1
-        stage = self._stage(f"out{position}", value.shape, value.kind, "output")
-        with self._defining(stage, value.cost):
-            stage.func[_reversed(stage.variables)] = value.at(stage.loops)
-        stage.work = value.cost
-        self.places["out", position, value.shape] = Place(
-            where="out", name=position, shape=value.shape, kind=value.kind, parameter=stage.func
-        )
+        stage = self._stage("out", shape, values[0].kind, "output")
+        cost = sum(value.cost for value in values)
+        with self._defining(stage, cost):
+            elements = tuple(value.at(stage.loops) for value in values)
+            stage.func[_reversed(stage.variables)] = elements if len(elements) > 1 else elements[0]
+        stage.work = cost
+        for number, buffer in enumerate(stage.func.output_buffers()):
+            position, value = results[number]
+            self.places["out", position, shape] = Place(
+                where="out",
+                name=position,
+                shape=shape,
+                kind=value.kind,
+                parameter=buffer,
+                extents_of_another=number > 0,
+            )
 
     # Reductions
 

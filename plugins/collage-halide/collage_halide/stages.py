@@ -23,7 +23,8 @@ class Place:
         name: Position of an input or output, name of a weight.
         shape: Extents as the function sees them.
         kind: Type of the elements.
-        parameter: Halide's parameter, or for an output its function.
+        parameter: Halide's parameter.
+        extents_of_another: Whether its extents are those of another place, of which Halide is told them.
     """
 
     where: str
@@ -31,6 +32,7 @@ class Place:
     shape: tuple[int, ...]
     kind: ElementType
     parameter: Any
+    extents_of_another: bool = False
 
 
 class Reads(Protocol):

@@ -1,4 +1,4 @@
-"""Which groups are proposed: whatever feeds one result, reductions among them."""
+"""Which groups are proposed: whatever feeds one result, or two of one shape, reductions among them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,35 @@ def test_two_poolings_are_two_kernels() -> None:
     }
 
 
-def test_a_group_has_one_result() -> None:
+def test_two_results_of_one_shape_are_written_together() -> None:
     g = GraphBuilder()
     grown = g.op("Exp", g.input("x", 3, 8))
-    assert proposed(g, g.op("Neg", grown), g.op("Abs", grown)) == {"Exp", "Neg", "Abs"}
+    assert proposed(g, g.op("Neg", grown), g.op("Abs", grown)) == {
+        "Exp",
+        "Neg",
+        "Abs",
+        "Exp Neg",
+        "Exp Abs",
+        "Exp Neg Abs",
+    }
+
+
+def test_a_residual_sum_is_joined_with_the_norm_of_it() -> None:
+    g = GraphBuilder()
+    total = g.op("Add", g.input("x", 1, 4, 8), g.input("y", 4, 8))
+    norm = g.op("LayerNormalization", total, g.weight("s", 8), g.weight("b", 8), axis=-1)
+    assert "Add LayerNormalization" in proposed(g, total, norm)
+
+
+def test_results_of_different_shapes_are_in_different_groups() -> None:
+    g = GraphBuilder()
+    grown = g.op("Exp", g.input("x", 3, 8))
+    assert proposed(g, grown, g.op("ReduceMax", grown, g.ints(1), keepdims=0)) == {"Exp", "ReduceMax"}
+
+
+def test_more_than_two_results_are_too_many() -> None:
+    g = GraphBuilder()
+    grown = g.op("Exp", g.input("x", 3, 8))
+    found = proposed(g, grown, g.op("Neg", grown), g.op("Abs", grown))
+    assert {"Exp Neg", "Exp Abs"} <= found
+    assert "Exp Neg Abs" not in found

@@ -21,6 +21,8 @@ from collage_testing.kit.contexts import build_context
 TARGET = Target(toolchain="halide", fingerprint="test")
 Shape = tuple[int, ...]
 Step = Callable[["Drawn"], None]
+_SECOND_RESULT = 0.4
+"""Share of groups one inner value of which is a result, too."""
 
 
 class Drawn:
@@ -152,7 +154,9 @@ def drawn(seed: int) -> KernelFunction:
         d.draw.choice(STEPS)(d)
     if d.value is d.known[0][0]:
         d.then("Neg")
-    model = d.g.model(d.value)
+    others = [value for value, _ in d.known[1:-1]]
+    also = [d.draw.choice(others)] if others and d.draw.random() < _SECOND_RESULT else []
+    model = d.g.model(d.value, *also)
     specs = [
         TensorSpec(
             name=str(each.name),
@@ -170,7 +174,7 @@ def check(seed: int, scratch: Path) -> None:
 
     function = drawn(seed)
     x = np.random.default_rng(seed).standard_normal(function.inputs[0].static_shape).astype(np.float32)
-    [right] = onnx.reference.ReferenceEvaluator(onnx_ir.to_proto(function.model)).run(None, {"x": x})
+    expected = onnx.reference.ReferenceEvaluator(onnx_ir.to_proto(function.model)).run(None, {"x": x})
     answer = plugin.collage_lower(TARGET, function, build_context(scratch, max_variants=9, threads=2))
     assert not isinstance(answer, Unsupported), answer.reason
     for artifact in answer:
@@ -180,8 +184,9 @@ def check(seed: int, scratch: Path) -> None:
         inputs, outputs = ([Buffer(spec) for spec in specs] for specs in (function.inputs, function.outputs))
         inputs[0].put(x)
         kernel.bind(inputs, outputs, None)()
-        size = float(np.max(np.abs(right), initial=1.0))
-        np.testing.assert_allclose(outputs[0].array, right, rtol=1e-3, atol=1e-4 * size, err_msg=artifact.variant)
+        for output, right in zip(outputs, expected, strict=True):
+            size = float(np.max(np.abs(right), initial=1.0))
+            np.testing.assert_allclose(output.array, right, rtol=1e-3, atol=1e-4 * size, err_msg=artifact.variant)
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
