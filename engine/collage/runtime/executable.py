@@ -126,7 +126,7 @@ class Executable:
     def by_reference(self) -> Executable:
         """Return the same executable for any sizes, with the same kernels, and no memory for what depends on these.
 
-        Kernels read inputs of varying sizes where the caller has them, and allocate outputs of varying sizes.
+        Kernels read inputs where the caller has them, and allocate outputs.
         """
         return Executable(self._wirings, self._sizes, self._kernels, self._source, self._reserve, passes_on=True)
 

@@ -119,13 +119,14 @@ class Wirings:
         return self._with(specs)
 
     def by_reference(self, typical: Mapping[str, int]) -> Wiring:
-        """Return the wiring for any sizes: values whose extents follow from these are passed by reference.
+        """Return the wiring for any sizes: inputs, outputs, and what depends on the sizes, are passed by reference.
 
         Args:
             typical: Some size of each symbol.
         """
         specs = dict(self._specs)
-        for value, _ in self._shapes_at(typical):
+        rim = [value for value in (*self._inputs, *self._outputs) if specs[value].kind is ValueKind.PLANNED]
+        for value in (*rim, *(value for value, _ in self._shapes_at(typical))):
             specs[value] = specs[value].as_foreign()
         return self._with(specs)
 

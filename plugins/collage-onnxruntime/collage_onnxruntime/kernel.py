@@ -134,7 +134,9 @@ class OnnxRuntimeKernel:
         named_inputs = list(zip(self._inputs, inputs, strict=True))
         named_outputs = list(zip(self._outputs, outputs, strict=True))
         if not all(_is_tensor(buffer) for buffer in (*inputs, *outputs)):
-            return self._call_with_objects(named_inputs, named_outputs)
+            return self._call_by_value(named_inputs, named_outputs)
+        if not any(map(_is_planned, outputs)) and all(map(_has_numpy_dtype, (*inputs, *outputs))):
+            return self._call_by_value(named_inputs, named_outputs)  # faster than to bind what moves
         binding = self._session.io_binding()
         places = _Places.of(binding)
         for name, buffer in named_inputs:
@@ -186,12 +188,11 @@ class OnnxRuntimeKernel:
             return functools.partial(self._session.run_with_iobinding, binding, options)
         return functools.partial(inner.run_with_iobinding, bound, options)
 
-    def _call_with_objects(
-        self, inputs: Sequence[tuple[str, Buffer]], outputs: Sequence[tuple[str, Buffer]]
-    ) -> BoundCall:
+    def _call_by_value(self, inputs: Sequence[tuple[str, Buffer]], outputs: Sequence[tuple[str, Buffer]]) -> BoundCall:
         """Return a call that passes all inputs and outputs by value.
 
-        Strings, sequences and optionals have no address, so they and all other values are passed by value.
+        Strings, sequences and optionals have no address, so they and all other values are passed by value. Arrays are
+        read where they are, and outputs are views of what ONNX Runtime allocated.
         """
         names = [name for name, _ in outputs]
 
@@ -205,6 +206,10 @@ class OnnxRuntimeKernel:
 
 def _is_planned(buffer: Buffer) -> bool:
     return buffer.spec.kind is ValueKind.PLANNED
+
+
+def _has_numpy_dtype(buffer: Buffer) -> bool:
+    return buffer.spec.numpy_dtype.isbuiltin == 1
 
 
 def _is_tensor(buffer: Buffer) -> bool:
@@ -263,14 +268,14 @@ def _cpu() -> Any:
 
 def _array_of(value: Any, dtype: np.dtype[Any]) -> Array:
     """Return an output that a run allocated, which belongs to the array from then on."""
-    if dtype.isbuiltin == 1:
+    if dtype.isbuiltin == 1:  # ONNX Runtime knows no other, such as bfloat16
         array: Array = value.numpy()  # not a copy: the array keeps the memory
         return array
     return _array_over(value, dtype).copy()
 
 
 def _array_over(value: Any, dtype: np.dtype[Any]) -> Array:
-    """Return a view of a value whose element type its own `numpy()` does not know, such as bfloat16."""
+    """Return a view of a value whose element type its own `numpy()` does not know."""
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64))
     if count == 0:

@@ -89,6 +89,26 @@ def test_a_size_is_bound_once_it_came_several_times(model: ir.Model) -> None:
     assert toolchain.bound == [{ValueKind.PLANNED}] * 3
 
 
+def test_many_values_are_never_bound(parsed: Callable[[str], ir.Model]) -> None:
+    inputs, outputs = ([f"{stem}{number}" for number in range(5)] for stem in "xy")
+    body = " ".join(f"{y} = Neg({x})" for x, y in zip(inputs, outputs, strict=True))
+    read, written = (", ".join(f"float[n,4] {name}" for name in names) for names in (inputs, outputs))
+    many = parsed(f"g ({read}) => ({written}) {{ {body} }}")
+    for value in many.graph.inputs:
+        say_sizes(value, (SizeRange(1, 40, 8), 4))
+    for number, node in enumerate(many.graph):
+        node.name = f"node_{number}"
+    toolchain = CountingMock()
+    session = opened(many, toolchain)
+    for count in (8, 3):  # the typical size is one of them
+        for turn in range(_BOUND_AT + 2):
+            feeds = {x: np.full((count, 4), turn + place, np.float32) for place, x in enumerate(inputs)}
+            for found, x in zip(session.run(None, feeds), inputs, strict=True):
+                np.testing.assert_array_equal(found, -feeds[x])
+
+    assert toolchain.bound == []
+
+
 def test_results_are_the_callers(model: ir.Model) -> None:
     session = opened(model, ExecutingMock())
     held = []

@@ -4,7 +4,9 @@ All shapes follow from the sizes of the inputs, so for each set of sizes all of 
 fast as that of a static plan. What the last sizes took is kept; their runs share one arena.
 
 Binding takes a millisecond where inputs and outputs are many, such as caches of keys and values, which grow with each
-token. So a plan of one kernel gets what it reads and writes by reference until the same sizes have come a few times.
+token. So a plan of one kernel gets what it reads and writes by reference until the same sizes have come a few times;
+with many inputs and outputs always: they are elsewhere in each run, and copies to and from where they are bound cost
+more than references.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from collage.errors import OutsideRangeWarning
 from collage.runtime.calling.lending import LENT_BYTES
@@ -34,6 +38,8 @@ _KEPT_STEPS: Final = 1024
 """Most steps of these runs together."""
 _BOUND_AT: Final = 4
 """Runs with the same sizes after which a plan of one kernel is bound to them."""
+_FEW_VALUES: Final = 8
+"""Most inputs and outputs with which it is bound at all."""
 _COUNTED_SIZES: Final = 4096
 """Sets of sizes whose runs are counted."""
 _NAMED_OUTSIDE: Final = 16
@@ -73,6 +79,7 @@ class RangedSession(ChoosingSession):
         typical = self._at(tuple(executable.sizes[name] for name in self._symbols))
         super().__init__(typical)
         self._came: dict[tuple[int, ...], int] = {}
+        self._has_few_values = len(executable.inputs) + len(executable.outputs) <= _FEW_VALUES
         self._by_reference = self._referring() if len(typical.bound_steps) == 1 and executable.is_on_host else None
 
     def holds(self, feeds: Mapping[str, Any]) -> bool:
@@ -167,6 +174,8 @@ class RangedSession(ChoosingSession):
 
     def _is_to_be_bound(self, sizes: tuple[int, ...]) -> bool:
         """Return whether a run of these sizes pays for binding; it is counted."""
+        if not self._has_few_values:
+            return False
         with self._choosing:
             if sizes in self._kept:
                 return True
@@ -203,7 +212,8 @@ class RangedSession(ChoosingSession):
         found: dict[str, int] = {}
         owners: dict[str, str] = {}
         for name, varying in self._axes:
-            shape = shape_given(name, feeds)
+            value = feeds.get(name)
+            shape = value.shape if type(value) is np.ndarray else shape_given(name, feeds)
             for axis, symbol in varying:
                 if axis >= len(shape):
                     raise FeedError(name, f"it has the shape {list(shape)}, and its axis {axis} is {symbol}")
