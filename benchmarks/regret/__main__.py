@@ -5,15 +5,16 @@ Usage:
     python -m benchmarks.regret fill --work DIR [NAME...]
     python -m benchmarks.regret replay --work DIR [NAME...] [--results FILE.json] [--no-measuring | --records FILE]
     python -m benchmarks.regret export --work DIR --records FILE.jsonl.xz
-    python -m benchmarks.regret race --work DIR [--most N] [--results FILE.json]
+    python -m benchmarks.regret race --work DIR [NAME...] [--most N] [--rounds N] [--results FILE.json]
 
 `fill` measures a database for each model, by the exhaustive search with the preset `extensive`. `replay` runs the
 default search and the exhaustive one over each database, and over resamplings of its samples: measurements are
 served from the database; what it lacks is measured and added. The plan that a search keeps and the best known plan
 are compared at long-run costs, each the median of all measurements of a kernel. Of records from elsewhere, the machine
-that is named is the one that they were made on. `race` has the independent judge time
-both plans, as packages, on the models with most at stake. `export` writes all records to one file, over which anybody
-with the same versions of the toolchains may replay. What is filled already is not filled again.
+that is named is the one that they were made on. `race` has the independent judge time the best known plan and the
+package that `collage optimize` makes by default, on the models with most at stake. `export` writes all records to one
+file, over which anybody with the same versions of the toolchains may replay. What is filled already is not filled
+again.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ def race(work: Work, console: Console, options: argparse.Namespace) -> int:
     """Race the plans of the models with most at stake; 1 if the figures do not hold."""
     report = json.loads(work.replayed.read_text(encoding="utf-8"))
     found = sorted(report["models"], key=lambda each: (-each["stake"], each["name"]))[: options.most]
+    if options.names:
+        found = [each for each in report["models"] if each["name"] in options.names]
     models = all_grafted()
     results = []
     for each in found:
@@ -142,8 +145,9 @@ def parser() -> argparse.ArgumentParser:
     commands = result.add_subparsers(dest="command", required=True)
     for name in ("models", "fill", "replay", "race", "export"):
         command = commands.add_parser(name)
-        if name not in ("race", "export"):
-            command.add_argument("names", nargs="*", metavar="NAME", help="models; default: all forty")
+        if name != "export":
+            default = "those with most at stake" if name == "race" else "all forty"
+            command.add_argument("names", nargs="*", metavar="NAME", help=f"models; default: {default}")
         if name == "models":
             command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write to")
         else:
@@ -168,8 +172,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return 1 if what it finds does not hold, 2 for misuse."""
     options = parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    if options.command == "race":
-        return race(Work(options.work), console, options)
     if options.command == "export":
         return export(Work(options.work), options.records, console)
     known = all_grafted()
@@ -177,6 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"regret: there is no model {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
+    if options.command == "race":
+        return race(Work(options.work), console, options)
     models = [known[name] for name in options.names or known]
     if options.command == "models":
         return write_models(models, options.out)

@@ -141,7 +141,8 @@ def lost(models: Sequence[Mapping[str, Any]]) -> list[str]:
 def raced_markdown(report: Mapping[str, Any]) -> str:
     """Format the results of `race` as a Markdown page."""
     how = (
-        "Packages of the plan that the default search keeps and of the best known one, with the single toolchains: "
+        "Packages that `collage optimize` makes, by default and from an empty database, and of the best known plan, "
+        "with the single toolchains: "
         f"{report['rounds']} rounds of `benchmarks/judge`, which imports nothing of Collage, each contender in a "
         f"process of its own. Within means that the interval of the ratio ends at most at {WITHIN}; an interval that "
         f"is more than {2 * HALF_WIDTH} wide is no measurement."

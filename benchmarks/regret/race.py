@@ -1,10 +1,15 @@
-"""Have the independent judge time the plan that the default search keeps, and the best known one."""
+"""Have the independent judge time the plan that `collage optimize` finds by default, and the best known one."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import onnx
 
@@ -14,34 +19,40 @@ from benchmarks.judge.report import summarise
 from benchmarks.judge.rounds import Outcome, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.regret.replaying import best_of
-from benchmarks.regret.searches import CANDIDATES, SEARCHES, described, kept, searched
+from benchmarks.regret.searches import CANDIDATES, SEARCHES, described, searched
 from benchmarks.replay.bench import Bench
 from collage.store import TuningStore
+from collage_core.candidates.plan import Plan
+from collage_core.ir.graph.masks import iterate_bits
 
 WITHIN: Final = 1.02
 HALF_WIDTH: Final = 0.03
 """An interval that reaches farther to one side decides nothing."""
 UNDECIDED_AT_MOST: Final = 2
 _SINGLES: Final = ("onnxruntime", "onnxruntime-nospin", "openvino")
+Kernels: TypeAlias = frozenset[tuple[str, frozenset[str]]]
+"""Kernels of a plan: the target of each, and the names of its nodes."""
 
 
 def raced(bench: Bench, store: TuningStore, known: Path, *, rounds: int) -> dict[str, Any]:
-    """Build both plans of a model, have them judged with the single toolchains, and return the results as JSON.
+    """Make both plans of a model, have them judged with the single toolchains, and return the results as JSON.
 
     Args:
-        bench: The model.
+        bench: The model. It is optimized as users do, with default settings and an empty database.
         store: Its measurements.
         known: File of its known candidates.
         rounds: Rounds of the judge.
     """
     found = {name: searched(bench, options, store, None, live=CANDIDATES) for name, options in SEARCHES.items()}
-    pool, best = best_of(bench, store, known, list(found.values()))
-    ours = kept(found["default"].plans, pool)
-    plans = {"default": ours} if ours.key == best.key else {"default": ours, "best": best}
+    _, best = best_of(bench, store, known, list(found.values()))
+    packages = {name: bench.path.with_suffix(f".{name}.collage") for name in ("default", "best")}
+    ours, seconds = optimized(bench.path, packages["default"])
+    if ours == kernels_of(best):
+        del packages["best"]
+    else:
+        bench.save(best, packages["best"])
     contenders = [built_in()[name] for name in _SINGLES]
-    for name, plan in plans.items():
-        package = bench.path.with_suffix(f".{name}.collage")
-        bench.save(plan, package)
+    for name, package in packages.items():
         options = {"model": str(package)}
         contenders.append(Contender(name=name, file=CONTENDERS / "collage_package.py", options=options))
     model = onnx.load(bench.path)
@@ -55,11 +66,49 @@ def raced(bench: Bench, store: TuningStore, known: Path, *, rounds: int) -> dict
     judged = summarise({"name": bench.path.stem}, outcomes)
     return {
         "name": bench.path.stem,
-        "plans": {name: described(plan) for name, plan in plans.items()},
+        "plans": {
+            "default": {
+                "kernels": [{"target": target, "nodes": sorted(nodes)} for target, nodes in sorted(ours, key=str)]
+            },
+            "best": described(best),
+        },
+        "optimize_seconds": round(seconds, 1),
         "judged": judged["contenders"],
         "best_single": judged["best_single"],
         **_compared(outcomes),
     }
+
+
+def optimized(model: Path, package: Path) -> tuple[Kernels, float]:
+    """Run `collage optimize` from an empty database; return the plan's kernels, and the seconds that it took.
+
+    Args:
+        model: The ONNX file, its inputs beside it.
+        package: Where the package goes.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    with tempfile.TemporaryDirectory(dir=model.parent) as folder:
+        command = [sys.executable, "-m", "collage.cli", "optimize", str(model), "-o", str(package), "--anew"]
+        command += ["--toolchains", "onnxruntime,openvino", "--inputs", str(beside(model))]
+        command += ["--tuning-db", str(Path(folder) / "tuning.sqlite")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    with zipfile.ZipFile(package) as archive:
+        record = json.loads(archive.read("record.json"))
+    regions = frozenset((region["target"], frozenset(region["nodes"])) for region in record["regions"])
+    return regions, float(record["search"]["seconds"]["total"])
+
+
+def kernels_of(plan: Plan) -> Kernels:
+    """Return the kernels of a plan as a package's record has them."""
+    names = plan.graph.names
+    return frozenset(
+        (kernel.target.name, frozenset(names[index] for index in iterate_bits(kernel.sub_graph.nodes)))
+        for kernel in plan.kernels
+    )
 
 
 def _compared(outcomes: Sequence[Outcome]) -> dict[str, Any]:
