@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +34,7 @@ from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.rounds import Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.records import plan_of
 from benchmarks.regret.race import HALF_WIDTH
 
 NAMES: Final = ("segmenter", "conv3d_gru", "resnet50")
@@ -58,13 +58,6 @@ def load() -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-
-
-def plan_of(package: Path) -> list[dict[str, Any]]:
-    """Return the kernels of a package's plan: target and nodes of each, in the record's order."""
-    with zipfile.ZipFile(package) as archive:
-        regions = json.loads(archive.read("record.json"))["regions"]
-    return [{"target": region["target"], "nodes": region["nodes"]} for region in regions]
 
 
 def plan_key(plan: Sequence[Mapping[str, Any]]) -> str:

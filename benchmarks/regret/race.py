@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -18,6 +16,7 @@ from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import summarise
 from benchmarks.judge.rounds import Outcome, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
+from benchmarks.records import plan_of, record_of
 from benchmarks.regret.replaying import best_of
 from benchmarks.regret.searches import CANDIDATES, SEARCHES, described, searched
 from benchmarks.replay.bench import Bench
@@ -96,10 +95,8 @@ def optimized(model: Path, package: Path) -> tuple[Kernels, float]:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-    with zipfile.ZipFile(package) as archive:
-        record = json.loads(archive.read("record.json"))
-    regions = frozenset((region["target"], frozenset(region["nodes"])) for region in record["regions"])
-    return regions, float(record["search"]["seconds"]["total"])
+    kernels = frozenset((each["target"], frozenset(each["nodes"])) for each in plan_of(package))
+    return kernels, float(record_of(package)["search"]["seconds"]["total"])
 
 
 def kernels_of(plan: Plan) -> Kernels:

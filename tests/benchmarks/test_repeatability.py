@@ -7,7 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.repeatability import by_plan, lost, markdown, plan_key, plan_of
+from benchmarks.records import plan_of
+from benchmarks.repeatability import by_plan, lost, markdown, plan_key
 
 CONV, RELU = {"target": "a", "nodes": ["conv", "add"]}, {"target": "b", "nodes": ["relu"]}
 

@@ -278,7 +278,7 @@ class Session:
         return [(place, place.checked(feeds[name])) for name, place in places.items()]
 
     def _copied(self, values: Sequence[tuple[Input, Any]], wanted: Sequence[str]) -> list[Any]:
-        """Run on copies of the inputs, and return copies of the outputs."""
+        """Run without binding anew: inputs and outputs of known size are copied, others passed by reference."""
         for place, value in values:
             place.refer(value)
         try:

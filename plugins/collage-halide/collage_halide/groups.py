@@ -1,7 +1,4 @@
-"""Fusion groups that are proposed: whatever of its operators feeds one result, reductions among them.
-
-Or two results, where the same loops write both.
-"""
+"""Fusion groups that are proposed: whatever feeds one result, or two that the same loops write, reductions included."""
 
 from __future__ import annotations
 
