@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -31,7 +32,8 @@ import onnx
 from benchmarks.all_models import shapes, writers
 from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.inputs import beside, read
-from benchmarks.judge.rounds import Protocol, compete
+from benchmarks.judge.report import rounds_said
+from benchmarks.judge.rounds import PATIENCE, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.records import plan_of
@@ -92,7 +94,7 @@ def kept(model: Path, key: str) -> Path:
     return model.with_suffix(f".{key}.collage")
 
 
-def raced(model: Path, keys: Sequence[str], rounds: int) -> dict[str, list[float]]:
+def raced(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, list[float]]:
     """Have the judge race packages; return each one's ratio to the first, and its interval, as JSON.
 
     Raises:
@@ -103,7 +105,6 @@ def raced(model: Path, keys: Sequence[str], rounds: int) -> dict[str, list[float
         for key in keys
     ]
     outputs = [output.name for output in onnx.load(model).graph.output]
-    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=rounds)
     outcomes = {
         each.contender.name: each for each in compete(model, read(beside(model)), outputs, contenders, protocol)
     }
@@ -165,8 +166,8 @@ def markdown(report: Mapping[str, Any]) -> str:
         f"Each model was optimized {max(len(model['runs']) for model in models)} times with default settings, from an "
         "empty tuning database, every other time beside a process that burnt one core for half of the time. Of each "
         "plan that was found, kernels are given by target and number of nodes. Ratios are to the plan found most "
-        f"often: {report['rounds']} rounds of `benchmarks/judge`, separate processes, interleaved, paired by round, "
-        f"without other load. An interval with a half-width above {HALF_WIDTH:.0%} is not measured."
+        f"often, by `benchmarks/judge`: {rounds_said(report['protocol'])}, separate processes, interleaved, paired by "
+        f"round, without other load. An interval with a half-width above {HALF_WIDTH:.0%} is not measured."
     )
     lines = head("The same model optimized again and again", report["environment"], how, "default settings")
     lines += lines_of(HEADINGS, (row for model in models for row in rows(model)))
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True, metavar="DIR", help="folder for files")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="write everything there and a page beside it")
     parser.add_argument("--runs", type=int, default=10, metavar="N", help="of each model")
-    parser.add_argument("--rounds", type=int, default=90, metavar="N", help="rounds of the judge")
+    parser.add_argument("--rounds", type=int, default=90, metavar="N", help="rounds of the judge, at least")
     noting(parser)
     options = parser.parse_args(arguments)
     write = writers()
@@ -191,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"repeatability: no model {', '.join(unknown)}; there are {', '.join(write)}", file=sys.stderr)
         return 2
     options.work.mkdir(parents=True, exist_ok=True)
+    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds, patience=PATIENCE)
     models: list[dict[str, Any]] = []
     for name in options.names or NAMES:
         path = write[name](options.work.resolve())
@@ -205,10 +207,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runs.append(json.loads(done.read_text(encoding="utf-8")))
             print(name, json.dumps(runs[-1]), flush=True)
         keys = list(by_plan(runs))
-        models.append({"model": name, "runs": runs, "ratios": raced(path, keys, options.rounds) if keys[1:] else {}})
+        models.append({"model": name, "runs": runs, "ratios": raced(path, keys, protocol) if keys[1:] else {}})
         for row in rows(models[-1]):
             print("  ".join(row), flush=True)
-    report = {"schema_version": 1, "environment": environment(), "rounds": options.rounds, "models": models}
+    report = {"schema_version": 1, "environment": environment(), "protocol": dataclasses.asdict(protocol)}
+    report["models"] = models
     if options.results:
         written(options.results, report, markdown(report), options.note, afresh=True)
     said = lost(models)

@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.judge.inputs import beside
+from benchmarks.judge.report import rounds_said
 from benchmarks.models import MODELS
 from benchmarks.models.entry import Entry, images
 from benchmarks.models.graph import GraphWriter
@@ -166,7 +167,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     how = (
         "Each plan is the whole model as one kernel of one toolchain. Its `session.run` against ONNX Runtime's `run` "
         "and OpenVINO's compiled model called with arrays: `benchmarks/harness.py`, "
-        f"{environment['protocol']['rounds']} rounds, separate processes, interleaved, ratios paired by round. A "
+        f"{rounds_said(environment['protocol'])}, separate processes, interleaved, ratios paired by round. A "
         "result is kept until the next has come. The bound ratio is that of calls bound beforehand. It holds if the "
         f"upper end is at most {_LIMIT}; an interval with a half-width above {_HALF_WIDTH:.0%} is not measured."
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from benchmarks.judge.report import rounds_said
 from benchmarks.page import head, lines_of
 
 _LOWER = {
@@ -204,10 +205,11 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     """Format the suite as a page: the machine, the versions, the table."""
     environment = results[-1]["environment"]
     protocol = environment["protocol"]
-    counts = [result["environment"]["protocol"]["rounds"] for result in results]
-    rounds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
+    protocols = sorted((result["environment"]["protocol"] for result in results), key=lambda each: int(each["rounds"]))
+    said = list(dict.fromkeys(map(rounds_said, protocols)))
+    rounds = "; ".join(said) + (" (by model)" if said[1:] else "")
     how = (
-        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds} rounds, in which each "
+        f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds}. In each round every "
         f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
         "warm-up. The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds. "
         "Errors are relative to the output's scale, on inputs the search did not see."

@@ -38,7 +38,8 @@ from benchmarks.all_models import writers
 from benchmarks.fused_groups.listing import Group, Prepared, chosen, extracted, groups_of
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
-from benchmarks.judge.rounds import Protocol, compete
+from benchmarks.judge.report import rounds_said
+from benchmarks.judge.rounds import PATIENCE, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
@@ -94,7 +95,7 @@ def optimized(model: Path, toolchains: str, work: Path) -> tuple[Path, float]:
     return package, time.monotonic() - began
 
 
-def raced(group: Group, work: Path, rounds: int) -> dict[str, Any]:
+def raced(group: Group, work: Path, protocol: Protocol) -> dict[str, Any]:
     """Extract, optimize and race a group; return the results as JSON."""
     model = work / f"{group.name}.onnx"
     if not model.is_file():
@@ -107,7 +108,6 @@ def raced(group: Group, work: Path, rounds: int) -> dict[str, Any]:
         package, seconds[name] = optimized(model, toolchains, work)
         contenders.append(Contender(name=name, file=CONTENDERS / "collage_package.py", options={"model": str(package)}))
     outputs = [output.name for output in onnx.load(model).graph.output]
-    protocol = Protocol(threads=threads(), rounds=rounds)
     ran = {each.contender.name: each for each in compete(model, read(beside(model)), outputs, contenders, protocol)}
     rivals = {name: each for name, each in ran.items() if name != "halide" and not each.failed}
     if ran["halide"].failed or not rivals:
@@ -164,8 +164,8 @@ def race_page(report: Mapping[str, Any]) -> str:
     how = (
         "Each group as a model of its own, on inputs that its model computes: the best plan of ONNX Runtime and "
         "OpenVINO that `collage optimize` finds (`libraries`), these toolchains alone, and Halide's kernel, by "
-        f"{report['rounds']} rounds of `benchmarks/judge`, each contender in a process of its own. The base of a ratio "
-        "is the fastest that is not Halide."
+        f"`benchmarks/judge`: {rounds_said(report['protocol'])}, each contender in a process of its own. The base of a "
+        "ratio is the fastest that is not Halide."
     )
     rows = []
     for row in report["groups"]:
@@ -221,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             written(options.results, report, list_page(report), options.note, afresh=True)
         return 0
     groups = read_groups(json.loads(options.listing.read_text(encoding="utf-8"))["groups"])
+    protocol = Protocol(threads=threads(), rounds=options.rounds, patience=PATIENCE)
     rows, errors = [], {}
     for number, group in enumerate(groups, start=1):
         if options.names and group.name not in options.names:
@@ -229,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not kept.is_file():
             console.print(f"{number} of {len(groups)}: {group.name} ({group.kind})", highlight=False)
             try:
-                row = raced(group, options.work, options.rounds)
+                row = raced(group, options.work, protocol)
             except (RuntimeError, ValueError) as error:
                 errors[group.name] = str(error)
                 console.print(f"  {error}", highlight=False, markup=False)
@@ -241,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "schema_version": 1,
         **environment(),
         "threads": threads(),
-        "rounds": options.rounds,
+        "protocol": dataclasses.asdict(protocol),
         "groups": rows,
         "errors": errors,
     }

@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,26 @@ def document(models: Sequence[dict[str, Any]], protocol: Protocol) -> dict[str, 
         "rounds": protocol.rounds,
         "models": list(models),
     }
+
+
+def rounds_said(protocol: Mapping[str, Any]) -> str:
+    """Say how many rounds there were.
+
+    Args:
+        protocol: Of a document, or with `rounds` alone. Documents before `patience` was one of its fields took as many
+            rounds as were asked for.
+
+    Examples:
+        >>> rounds_said({"rounds": 60})
+        '60 rounds'
+        >>> rounds_said({"rounds": 60, "patience": 5, "half_width": 0.02})
+        '60 rounds, or up to 300 until the ratio of the fastest contender to each other one is known to 2% to each side'
+    """
+    rounds, patience = protocol["rounds"], protocol.get("patience", 1)
+    if patience == 1:
+        return f"{rounds} rounds"
+    known = f"the ratio of the fastest contender to each other one is known to {protocol['half_width']:.0%}"
+    return f"{rounds} rounds, or up to {patience * rounds} until {known} to each side"
 
 
 def host() -> dict[str, Any]:

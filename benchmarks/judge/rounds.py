@@ -1,4 +1,10 @@
-"""Runs contenders against each other: one process each, one burst each per round."""
+"""Runs contenders against each other: one process each, one burst each per round.
+
+A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
+goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
+confidence intervals for the mean, 1965). When it ends depends on the width of the intervals alone, not on where they
+are.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,18 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks.judge.contender import Contender
 from benchmarks.judge.process import ContenderError, ContenderProcess
-from benchmarks.judge.statistics import disagreement
+from benchmarks.judge.statistics import disagreement, paired_ratio
+
+PATIENCE: Final = 5
+"""`Protocol.patience` of benchmarks."""
+_LOOK: Final = 10
+"""Rounds between two looks at the intervals."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +34,9 @@ class Protocol:
 
     Attributes:
         threads: Threads each contender may use.
-        rounds: Rounds that count; a warm-up round precedes them.
+        rounds: Rounds that count, at least; a warm-up round precedes them.
+        patience: How many times `rounds` it may take until `known` says that there are enough.
+        half_width: See `known`.
         seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
         min_runs: See `seconds`.
         warmup_s: Duration of untimed runs before a burst, at least one run, since other contenders used the caches.
@@ -34,6 +47,8 @@ class Protocol:
 
     threads: int
     rounds: int = 60
+    patience: int = 1
+    half_width: float = 0.02
     seconds: float = 0.08
     min_runs: int = 2
     warmup_s: float = 0.04
@@ -41,8 +56,8 @@ class Protocol:
     deadline_s: float = 300.0
 
     def __post_init__(self) -> None:
-        if self.threads < 1 or self.rounds < 1 or self.min_runs < 1:
-            raise ValueError("threads, rounds and min_runs must be at least 1")
+        if min(self.threads, self.rounds, self.patience, self.min_runs) < 1:
+            raise ValueError("threads, rounds, patience and min_runs must be at least 1")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -136,8 +151,11 @@ def compete(
                 outcome.max_error = max(disagreement(first, outputs), answer["called_error"])
                 outcome.note = answer["note"]
 
-            for turn in range(protocol.rounds + 1):
-                tell(f"round {turn} of {protocol.rounds}")
+            for turn in range(protocol.patience * protocol.rounds + 1):
+                enough = turn > protocol.rounds
+                if enough and turn % _LOOK == 1 and known(outcomes, protocol.half_width):
+                    break
+                tell(f"round {turn} of {f'up to {protocol.patience * protocol.rounds}' if enough else protocol.rounds}")
                 for index in shuffled(len(outcomes), turn):
                     if index not in processes:
                         continue
@@ -161,6 +179,30 @@ def compete(
             for process in processes.values():
                 process.close()
     return outcomes
+
+
+def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
+    """Return whether the ratio of the fastest contender to each other one is known well enough.
+
+    Args:
+        outcomes: As they are after a round; those that failed do not count.
+        half_width: No interval may reach farther to each side, on average. A ratio is at most about 1, so that a slow
+            contender, of which nobody asks, need not be known as well as one that is nearly the fastest.
+
+    Examples:
+        >>> steady, noisy = ([[100.0], [101.0], [100.0], [101.0]], [[100.0], [90.0], [120.0], [100.0]])
+        >>> outcomes = [Outcome(contender=None, rounds_us=rounds) for rounds in (steady, noisy)]
+        >>> known(outcomes, 0.02), known([outcomes[0], outcomes[0]], 0.02)
+        (False, True)
+    """
+    for ran in ([each.rounds_us for each in outcomes], [each.called_us for each in outcomes]):
+        times = [rounds for rounds in ran if rounds]
+        fastest = min(times, key=lambda rounds: np.median([np.median(samples) for samples in rounds]), default=[])
+        for rounds in times:
+            ratio = paired_ratio(fastest, rounds)
+            if ratio.high - ratio.low > 2 * half_width:
+                return False
+    return True
 
 
 def _fail(outcome: Outcome, process: ContenderProcess, reason: str) -> None:

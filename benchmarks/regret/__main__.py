@@ -20,7 +20,9 @@ again.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +30,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.judge.rounds import PATIENCE, Protocol
 from benchmarks.page import environment, noting, written
 from benchmarks.regret import pages
 from benchmarks.regret.archive import read_archive, write_archive
@@ -125,14 +128,16 @@ def race(work: Work, console: Console, options: argparse.Namespace) -> int:
     if options.names:
         found = [each for each in report["models"] if each["name"] in options.names]
     models = all_grafted()
+    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds, patience=PATIENCE)
     results = []
     for each in found:
         model = models[each["name"]]
         with work.bench(model) as bench, work.store(model.name) as store:
-            results.append(raced(bench, store, work.known(model.name), rounds=options.rounds))
+            results.append(raced(bench, store, work.known(model.name), protocol))
         console.print("  ".join(pages.raced_row(results[-1])), highlight=False, markup=False)
     said = pages.lost(results)
-    document = {"schema_version": 1, **environment(), "rounds": options.rounds, "models": results, "failed": said}
+    document = {"schema_version": 1, **environment(), "protocol": dataclasses.asdict(protocol)}
+    document |= {"models": results, "failed": said}
     if options.results:
         written(options.results, document, pages.raced_markdown(document), options.note, afresh=True)
     console.print("; ".join(said) or "holds", highlight=False, markup=False)
@@ -164,7 +169,7 @@ def parser() -> argparse.ArgumentParser:
             command.add_argument("--records", type=Path, required=True, metavar="FILE.jsonl.xz", help="write there")
         if name == "race":
             command.add_argument("--most", type=int, default=10, metavar="N", help="models with most at stake")
-            command.add_argument("--rounds", type=int, default=90, metavar="N", help="rounds of the judge")
+            command.add_argument("--rounds", type=int, default=90, metavar="N", help="rounds of the judge, at least")
     return result
 
 

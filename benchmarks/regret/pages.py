@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.judge.report import rounds_said
 from benchmarks.page import head, lines_of
 from benchmarks.regret.race import HALF_WIDTH, UNDECIDED_AT_MOST, WITHIN
 from benchmarks.regret.replaying import LOST_AT_MOST, SHARE, WORST
@@ -142,10 +143,9 @@ def raced_markdown(report: Mapping[str, Any]) -> str:
     """Format the results of `race` as a Markdown page."""
     how = (
         "Packages that `collage optimize` makes, by default and from an empty database, and of the best known plan, "
-        "with the single toolchains: "
-        f"{report['rounds']} rounds of `benchmarks/judge`, which imports nothing of Collage, each contender in a "
-        f"process of its own. Within means that the interval of the ratio ends at most at {WITHIN}; an interval that "
-        f"is more than {2 * HALF_WIDTH} wide is no measurement."
+        "with the single toolchains, by `benchmarks/judge`, which imports nothing of Collage: "
+        f"{rounds_said(report['protocol'])}, each contender in a process of its own. Within means that the interval of "
+        f"the ratio ends at most at {WITHIN}; an interval that is more than {2 * HALF_WIDTH} wide is no measurement."
     )
     lines = head("The default search's plans against the best known ones", report, how, "one contender at a time")
     return "\n".join([*lines, *lines_of(RACED, map(raced_row, report["models"]))]) + "\n"

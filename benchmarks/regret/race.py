@@ -33,14 +33,14 @@ Kernels: TypeAlias = frozenset[tuple[str, frozenset[str]]]
 """Kernels of a plan: the target of each, and the names of its nodes."""
 
 
-def raced(bench: Bench, store: TuningStore, known: Path, *, rounds: int) -> dict[str, Any]:
+def raced(bench: Bench, store: TuningStore, known: Path, protocol: Protocol) -> dict[str, Any]:
     """Make both plans of a model, have them judged with the single toolchains, and return the results as JSON.
 
     Args:
         bench: The model. It is optimized as users do, with default settings and an empty database.
         store: Its measurements.
         known: File of its known candidates.
-        rounds: Rounds of the judge.
+        protocol: The judge's.
     """
     found = {name: searched(bench, options, store, None, live=CANDIDATES) for name, options in SEARCHES.items()}
     _, best = best_of(bench, store, known, list(found.values()))
@@ -60,7 +60,7 @@ def raced(bench: Bench, store: TuningStore, known: Path, *, rounds: int) -> dict
         read(beside(bench.path)),
         [output.name for output in model.graph.output],
         contenders,
-        Protocol(threads=bench.place.threads, rounds=rounds),
+        protocol,
     )
     judged = summarise({"name": bench.path.stem}, outcomes)
     return {

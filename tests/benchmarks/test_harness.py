@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import onnx
 import pytest
 
 from benchmarks import harness
+from benchmarks.judge import rounds
 from benchmarks.judge.contender import Contender, Kind, built_in, parse
 from benchmarks.judge.process import ContenderProcess
 from benchmarks.judge.report import summarise
@@ -90,6 +92,41 @@ def test_disagreement_is_relative_to_the_scale_of_the_output() -> None:
     assert disagreement({"y": np.zeros(2)}, {"y": np.zeros(3)}) == float("inf")
     assert disagreement({"y": np.zeros(2)}, {"z": np.zeros(2)}) == float("inf")
     assert disagreement({"y": np.ones(1)}, {"y": np.array([np.nan])}) == float("inf")
+
+
+@pytest.mark.parametrize(("enough", "taken"), [(True, 10), (False, 15)])
+def test_rounds_go_on_until_the_ratios_are_known_or_patience_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enough: bool, taken: int
+) -> None:
+    asked = []
+
+    def known(outcomes: list[Outcome], half_width: float) -> bool:
+        asked.append((len(outcomes[0].rounds_us), half_width))
+        return enough
+
+    monkeypatch.setattr(rounds, "known", known)
+
+    (outcome,) = run(
+        tmp_path,
+        contender(tmp_path, "one", SLEEPS, ms="0"),
+        protocol=dataclasses.replace(QUICK, patience=5, half_width=0.25),
+    )
+
+    assert len(outcome.rounds_us) == taken
+    assert asked == [(10, 0.25)]
+
+
+def test_what_users_call_has_to_be_known_as_well() -> None:
+    steady, noisy = [[100.0]] * 4, [[100.0], [90.0], [120.0], [100.0]]
+    first, other = (Outcome(contender=built_in()["openvino"], rounds_us=steady, called_us=steady) for _ in range(2))
+    assert rounds.known([first, other], 0.02)
+
+    other.called_us = noisy
+    assert not rounds.known([first, other], 0.02)
+    assert rounds.known([first, other], 0.5)
+
+    other.called_us, other.failed = [], "died"
+    assert rounds.known([first, other], 0.02)
 
 
 CALLED = """

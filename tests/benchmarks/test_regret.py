@@ -184,7 +184,7 @@ def test_the_median_replay_decides_and_the_worst_is_bounded() -> None:
 def report_of(*models: dict[str, Any]) -> dict[str, Any]:
     host = {"cpu": "some", "cores": 2, "system": "Linux"}
     where = {"host": host, "date": "2026-01-01T00:00:00", "versions": {"python": "3.11"}}
-    return {**where, "models": list(models), "failed": verdict(models), "rounds": 9}
+    return {**where, "models": list(models), "failed": verdict(models), "protocol": {"rounds": 9}}
 
 
 def test_the_page_says_what_was_kept_and_what_was_lost() -> None:

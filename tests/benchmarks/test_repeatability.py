@@ -20,7 +20,7 @@ def a_run(plan: str, *, load: bool = False) -> dict[str, Any]:
 def report_of(*models: dict[str, Any]) -> dict[str, Any]:
     host = {"cpu": "some", "cores": 2, "system": "Linux"}
     where = {"host": host, "date": "2026-01-01T00:00:00", "versions": {"python": "3.11"}}
-    return {"environment": where, "rounds": 9, "models": list(models)}
+    return {"environment": where, "protocol": {"rounds": 9}, "models": list(models)}
 
 
 def test_a_plan_is_its_kernels_on_their_targets() -> None:
