@@ -5,9 +5,10 @@ Usage:
 
 `collage optimize` finds a plan for caches of 0 to 127 tokens with default options and an empty database. Then each
 contender generates three texts of 64 tokens, each from one given token, always the likeliest next one, as users call
-it: arrays in, arrays out, and the keys and values of one call are inputs of the next. The contenders take turns, each
-time in a new process. A token's time is from the call to its return; the first ones of a text are left out, in which a
-library still prepares. Each step of a process's first text has a length that is new to it; later texts repeat these.
+it: arrays in, arrays out, and the keys and values of one call are inputs of the next. In each round they are in new
+processes and take turns, eight tokens at a time; a ratio is of the same eight tokens, and that of a round the median. A
+token's time is from the call to its return; the first ones of a text are left out, in which a library still prepares.
+Each step of a process's first text has a length that is new to it; later texts repeat these.
 
 The tokens have to be those of ONNX's own evaluator. Exits with 1 if they are not, or if the upper end of a ratio to
 the faster toolchain is above 1.03.
@@ -16,10 +17,11 @@ the faster toolchain is above 1.03.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +33,7 @@ from benchmarks.judge.statistics import Interval, median_interval
 from benchmarks.models.__main__ import write_model
 from benchmarks.models.varying import VARYING, gpt2_inputs
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.sessions import OWN, SINGLES, Call, in_a_process, optimized, session_of, turns
+from benchmarks.sessions import OWN, SINGLES, Call, answer, in_turns, optimized, session_of
 
 MOST: Final = 1.03
 """Limit of the upper end of each ratio."""
@@ -39,6 +41,8 @@ TOKENS: Final = 64
 TEXTS: Final = 3
 FIRST: Final = 4
 """Tokens of a text that are left out of the times."""
+TURN: Final = 8
+"""Tokens that a contender generates until it is another's turn."""
 PARTS: Final = ("first", "later")
 """Which texts of a process: the times of each have a ratio of their own."""
 MODULE: Final = "benchmarks.generating"
@@ -46,8 +50,8 @@ MODEL: Final = "gpt2_6_with_past"
 OPTIONS: Final = ("--input-shapes", "past_0_key:[1,12,0..127@40,64]")
 
 
-def generated(step: Call, text: int = 0) -> tuple[list[int], list[float]]:
-    """Generate a text's tokens; return them, and the microseconds of each step.
+def generated(step: Call, text: int = 0) -> Iterator[tuple[int, float]]:
+    """Generate a text's tokens, each with the microseconds of its step.
 
     Args:
         step: Computes the logits, and all keys and values.
@@ -55,14 +59,23 @@ def generated(step: Call, text: int = 0) -> tuple[list[int], list[float]]:
     """
     feeds = gpt2_inputs(np.random.default_rng(text), past=0)
     names = [name for name in feeds if name != "input_ids"]
-    tokens, times_us = [], []
     for _ in range(TOKENS):
         began = time.perf_counter()
         logits, *kept = step(feeds)
-        times_us.append((time.perf_counter() - began) * 1e6)
-        tokens.append(int(np.argmax(logits[0, -1])))
-        feeds = {"input_ids": np.array([[tokens[-1]]]), **dict(zip(names, kept, strict=True))}
-    return tokens, times_us
+        took_us = (time.perf_counter() - began) * 1e6
+        token = int(np.argmax(logits[0, -1]))
+        yield token, took_us
+        feeds = {"input_ids": np.array([[token]]), **dict(zip(names, kept, strict=True))}
+
+
+def turns(contender: str, folder: Path) -> Iterator[list[tuple[int, float]]]:
+    """Get a contender ready, then generate all texts; yield nothing first, then what `generated` does, by turn."""
+    step = session_of(contender, folder)
+    yield []
+    for text in range(TEXTS):
+        steps = generated(step, text)
+        for _ in range(TOKENS // TURN):
+            yield list(itertools.islice(steps, TURN))
 
 
 def result_of(folder: Path, rounds: int) -> dict[str, Any]:
@@ -70,24 +83,50 @@ def result_of(folder: Path, rounds: int) -> dict[str, Any]:
     entry = VARYING[MODEL]
     write_model(folder / "model.onnx", entry.build(), entry.make_inputs())
     found = optimized(OPTIONS, folder)
-    right = in_a_process(MODULE, folder, "reference")["tokens"]
+    number = TEXTS * TOKENS // TURN
+    [right] = (tokens_of(each) for each in in_turns(MODULE, folder, ["reference"], number).values())
     names = [OWN, *SINGLES]
-    times_us: dict[str, dict[str, list[float]]] = {part: {name: [] for name in names} for part in PARTS}
+    times_us: dict[str, dict[str, list[list[float]]]] = {part: {name: [] for name in names} for part in PARTS}
     same: dict[str, bool] = dict.fromkeys(names, True)
-    for name in turns(rounds):
-        made = in_a_process(MODULE, folder, name)
-        texts = [text[FIRST:] for text in made["times_us"]]
-        times_us["first"][name].append(float(np.median(texts[0])))
-        times_us["later"][name].append(float(np.median(np.concatenate(texts[1:]))))
-        same[name] &= made["tokens"] == right
+    for _ in range(rounds):
+        for name, made in in_turns(MODULE, folder, names, number).items():
+            first, later = medians_us(made)
+            times_us["first"][name].append(first)
+            times_us["later"][name].append(later)
+            same[name] &= tokens_of(made) == right
     return {"optimize": found, "times_us": times_us, "same": same, "tokens": right}
 
 
+def tokens_of(made: Sequence[Sequence[tuple[int, float]]]) -> list[int]:
+    """Return the tokens of all turns."""
+    return [token for turn in made for token, _ in turn]
+
+
+def medians_us(made: Sequence[Sequence[tuple[int, float]]]) -> tuple[list[float], list[float]]:
+    """Return the median step of each turn, of the first text and of the later ones, without the first of each text.
+
+    Examples:
+        >>> turn = [(7, 900.0)] * FIRST + [(7, 20.0)] * (TURN - FIRST)
+        >>> first, later = medians_us([turn] * (TEXTS * TOKENS // TURN))
+        >>> len(first), len(later), first[0], first[1]
+        (8, 16, 20.0, 460.0)
+    """
+    a_text = TOKENS // TURN
+    found = [
+        float(np.median([took_us for _, took_us in turn[0 if number % a_text else FIRST :]]))
+        for number, turn in enumerate(made)
+    ]
+    return found[:a_text], found[a_text:]
+
+
 def ratio_of(result: Mapping[str, Any], part: str) -> tuple[str, Interval]:
-    """Return the toolchain that is faster in a part, and the ratio of the package to it."""
+    """Return the toolchain that is faster in a part, and the ratio of the package to it.
+
+    A round's ratio is the median over its turns.
+    """
     times = result["times_us"][part]
     base = min(SINGLES, key=lambda name: float(np.median(times[name])))
-    return base, median_interval([own / other for own, other in zip(times[OWN], times[base], strict=True)])
+    return base, median_interval([float(ratio) for ratio in np.median(np.divide(times[OWN], times[base]), axis=1)])
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -138,9 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     noting(parser)
     options = parser.parse_args(arguments)
     if options.contender:
-        step = session_of(options.contender, options.work)
-        texts = [generated(step, text) for text in range(TEXTS)]
-        print(json.dumps({"tokens": [each for each, _ in texts], "times_us": [each for _, each in texts]}))
+        answer(turns(options.contender, options.work))
         return 0
     options.work.mkdir(parents=True, exist_ok=True)
     kept = options.work / "result.json"

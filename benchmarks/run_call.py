@@ -27,6 +27,7 @@ from rich.table import Table
 
 from benchmarks.judge.inputs import beside
 from benchmarks.judge.report import rounds_said
+from benchmarks.judge.rounds import HALF_WIDTH
 from benchmarks.models import MODELS
 from benchmarks.models.entry import Entry, images
 from benchmarks.models.graph import GraphWriter
@@ -38,8 +39,6 @@ HEADINGS = ("model", "output", "against", "run ms", "plan run ms", "ratio", "95 
 _CONTENDER = "collage=benchmarks/contenders/collage_package.py:model={package}"
 _LIMIT = 1.03
 """The upper end of the interval must not be above it."""
-_HALF_WIDTH = 0.03
-"""An interval that is wider is not a measurement."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +132,7 @@ def judged(case: Case, target: str, work: Path, rounds: int, tell: Callable[[str
 def verdict(found: Mapping[str, Any]) -> str:
     """Return `holds`, `slower`, or `not measured` where the interval is too wide."""
     low, high = found["run"]["ci95"]
-    if (high - low) / 2 > _HALF_WIDTH:
+    if (high - low) / 2 > HALF_WIDTH:
         return "not measured"
     return "holds" if high <= _LIMIT else "slower"
 
@@ -169,7 +168,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
         "and OpenVINO's compiled model called with arrays: `benchmarks/harness.py`, "
         f"{rounds_said(environment['protocol'])}, separate processes, interleaved, ratios paired by round. A "
         "result is kept until the next has come. The bound ratio is that of calls bound beforehand. It holds if the "
-        f"upper end is at most {_LIMIT}; an interval with a half-width above {_HALF_WIDTH:.0%} is not measured."
+        f"upper end is at most {_LIMIT}; an interval with a half-width above {HALF_WIDTH:.0%} is not measured."
     )
     title = "session.run against the libraries' own calls"
     lines = head(title, environment, how, f"{environment['threads']} threads")

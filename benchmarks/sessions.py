@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 
 OWN: Final = "collage"
 SINGLES: Final = ("onnxruntime", "openvino")
+SETTLE_S: Final = 0.1
+"""Pause before a turn: threads of ONNX Runtime spin for about 60 ms after a run."""
 
 Call: TypeAlias = Callable[[Mapping[str, np.ndarray[Any, Any]]], Sequence[np.ndarray[Any, Any]]]
 """Runs a model on inputs by name; returns its outputs in order."""
@@ -90,28 +95,58 @@ def session_of(name: str, folder: Path) -> Call:
     return lambda feeds: list(evaluator.run(None, feeds))
 
 
-def in_a_process(module: str, folder: Path, name: str, *arguments: str) -> Any:
-    """Run a benchmark's module for one contender in a new process; return the JSON of its last line.
+def in_turns(module: str, folder: Path, names: Sequence[str], parts: int, *arguments: str) -> dict[str, list[Any]]:
+    """Run a benchmark's module for each contender in a new process; return the parts of each, as JSON.
+
+    They work in turns, one part each in a random order, so that a machine whose speed changes is as fast for one as for
+    the others. Before each turn is a pause, in which the threads of the one before cease to spin.
 
     Args:
-        module: Name of the module, which takes `--work` and `--contender`.
+        module: Name of the module, which takes `--work` and `--contender` and calls `answer`.
         folder: For `--work`.
-        name: For `--contender`.
+        names: For `--contender`.
+        parts: How many each is asked for, after a first one that gets it ready and is not returned.
         arguments: Further arguments.
 
     Raises:
-        RuntimeError: If it fails.
+        RuntimeError: If one fails.
     """
-    command = [sys.executable, "-m", module, *arguments, "--work", str(folder), "--contender", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{name} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    order = random.Random(0)
+    with contextlib.ExitStack() as stack:
+        processes = {}
+        for name in names:
+            command = [sys.executable, "-m", module, *arguments, "--work", str(folder), "--contender", name]
+            log = stack.enter_context(tempfile.TemporaryFile("w+"))
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            processes[name] = process, log
+        for _ in range(parts + 1):
+            for name in order.sample(names, len(names)):
+                time.sleep(SETTLE_S)
+                found[name].append(_asked(name, *processes[name]))
+    return {name: made[1:] for name, made in found.items()}
 
 
-def turns(rounds: int) -> Iterator[str]:
-    """Yield the names of the contenders, all in each round, another one first each time."""
-    names = [OWN, *SINGLES]
-    for number in range(rounds):
-        first = number % len(names)
-        yield from names[first:] + names[:first]
+def _asked(name: str, process: subprocess.Popen[str], log: IO[str]) -> Any:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):  # the read says that it ended
+        print(file=process.stdin, flush=True)
+    if not (line := process.stdout.readline()):
+        process.wait()
+        log.seek(0)
+        raise RuntimeError(f"{name} failed:\n{log.read()}")
+    return json.loads(line)
+
+
+def answer(parts: Iterable[Any]) -> None:
+    """Print the next part as a line of JSON for each line of standard input; the process of a contender ends with it.
+
+    Args:
+        parts: Of which the first gets ready, and is not a result.
+    """
+    made = iter(parts)
+    for _ in sys.stdin:
+        print(json.dumps(next(made)), flush=True)

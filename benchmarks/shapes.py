@@ -10,8 +10,9 @@ judge runs one size, so what a library caches for a size is warm.
 
 `expected` is over all these sizes, each as often as the others: the sum of the times. Its base is the toolchain whose
 sum is least. `called` is as users call it, arrays in and arrays out. `changing` is the same with all sizes in one
-process, in a random order, so that each run has another size than the one before: a new process for each contender and
-round, which has met all sizes once before it is timed. The sizes of `bert` are the middles of twelve
+process, in a random order, so that each run has another size than the one before. In each round the contenders are in
+new processes, which have met all sizes once before they are timed, and take turns, each time with all sizes; ratios are
+of the same turn. The sizes of `bert` are the middles of twelve
 equally likely parts of a log-normal distribution of lengths, with median 64 and standard deviation 0.8 of the
 logarithm, cut to 1 to 512.
 
@@ -34,7 +35,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -49,7 +50,7 @@ from benchmarks.models.__main__ import write_model
 from benchmarks.models.pytorch import BERT_VOCABULARY
 from benchmarks.models.varying import VARYING
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.sessions import OWN, SINGLES, in_a_process, optimized, session_of, turns
+from benchmarks.sessions import OWN, SINGLES, answer, in_turns, optimized, session_of
 
 MOST: Final = 1.03
 """Limit of the upper end of an expected ratio."""
@@ -57,11 +58,13 @@ WRONG: Final = 1e-3
 """Largest error of an output, relative to its scale: plans are in the model's own types."""
 ROUNDS: Final = 16
 PASSES: Final = 8
-"""Processes of each contender in which sizes change, and how often each runs every size while it is timed."""
+"""Processes of each contender in which sizes change, and turns of each, in which it runs every size."""
 DYNAMIC: Final[Mapping[str, str]] = {"onnxruntime": "onnxruntime_session.py", "openvino": "openvino_request.py"}
 
 
 Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
+Times: TypeAlias = Sequence[float] | Sequence[Sequence[float]] | np.ndarray[Any, Any]
+"""Microseconds of each round, or of each turn of each round."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,32 +166,34 @@ def judged(case: Case, folder: Path, outputs: Sequence[str], protocol: Protocol)
     return found
 
 
-def in_turn(case: Case, name: str, folder: Path) -> list[float]:
-    """Run all sizes in a random order several times; return the median microseconds of each."""
+def passes(case: Case, name: str, folder: Path) -> Iterator[list[float]]:
+    """Run all sizes, then each in a random order several times; yield the microseconds of each, by size."""
     random = np.random.default_rng(2)
     feeds = {size: case.inputs(size, random) for size in case.sizes}
     call = session_of(name, folder)
     for size in case.sizes:
         call(feeds[size])
-    times_us: dict[int, list[float]] = {size: [] for size in feeds}
-    for _ in range(PASSES):
-        for size in random.permutation(list(feeds)):
+    yield []
+    while True:
+        times_us: dict[int, float] = {}
+        for size in map(int, random.permutation(case.sizes)):
             began = time.perf_counter()
             call(feeds[size])
-            times_us[size].append((time.perf_counter() - began) * 1e6)
-    return [float(np.median(times_us[size])) for size in case.sizes]
+            times_us[size] = (time.perf_counter() - began) * 1e6
+        yield [times_us[size] for size in case.sizes]
 
 
-def changing(case: str, folder: Path, rounds: int) -> dict[str, list[list[float]]]:
-    """Time all sizes in one process; return the median of each round by contender and size.
+def changing(case: str, folder: Path, rounds: int) -> dict[str, list[list[list[float]]]]:
+    """Time all sizes in one process; return the times of each turn by contender, size and round.
 
     Raises:
         RuntimeError: If a process fails.
     """
-    found: dict[str, list[list[float]]] = {name: [] for name in (OWN, *SINGLES)}
-    for name in turns(rounds):
-        found[name].append(in_a_process("benchmarks.shapes", folder, name, case))
-    return {name: np.transpose(times).tolist() for name, times in found.items()}
+    found: dict[str, list[list[list[float]]]] = {name: [] for name in (OWN, *SINGLES)}
+    for _ in range(rounds):
+        for name, times_us in in_turns("benchmarks.shapes", folder, list(found), PASSES, case).items():
+            found[name].append(times_us)
+    return {name: np.transpose(times, (2, 0, 1)).tolist() for name, times in found.items()}
 
 
 def compared(case: Case, folder: Path) -> float:
@@ -228,11 +233,18 @@ def medians_us(rounds: Sequence[Sequence[float]]) -> list[float]:
     return [float(np.median(samples)) for samples in rounds]
 
 
-def expected(times_us: Mapping[str, Sequence[Sequence[float]]]) -> tuple[str, Interval]:
+def ratio_of(own: Times, other: Times) -> Interval:
+    """Return the ratio of two contenders over rounds; that of a round with several turns is the median over these."""
+    ratios = np.asarray(own) / np.asarray(other)
+    return median_interval([float(np.median(each)) for each in ratios])
+
+
+def expected(times_us: Mapping[str, Sequence[Times]]) -> tuple[str, Interval]:
     """Return the toolchain that takes least over all sizes, and the ratio of the package to it.
 
     Args:
-        times_us: By contender, for each size the median of each round; all have as many rounds.
+        times_us: By contender, for each size the median of each round, or the times of each turn of each round; all
+            have as many rounds.
 
     Examples:
         >>> base, ratio = expected({"collage": [[1.0, 1.0], [2.0, 2.0]], "a": [[2.0, 2.0], [2.0, 2.0]]})
@@ -241,7 +253,7 @@ def expected(times_us: Mapping[str, Sequence[Sequence[float]]]) -> tuple[str, In
     """
     sums = {name: np.sum(np.asarray(sizes), axis=0) for name, sizes in times_us.items()}
     base = min((name for name in sums if name != OWN), key=lambda name: float(np.median(sums[name])))
-    return base, median_interval([float(ratio) for ratio in sums[OWN] / sums[base]])
+    return base, ratio_of(sums[OWN], sums[base])
 
 
 def result_of(case: Case, folder: Path, protocol: Protocol) -> dict[str, Any]:
@@ -292,7 +304,7 @@ def rows(name: str, result: Mapping[str, Any]) -> list[tuple[str, ...]]:
         for times in result["times_us"].values():
             own = times[OWN][number]
             base = min(DYNAMIC, key=lambda each: float(np.median(times[each][number])))
-            ratio = median_interval([a / b for a, b in zip(own, times[base][number], strict=True)])
+            ratio = ratio_of(own, times[base][number])
             cells += [
                 f"{np.median(own) / 1e3:.3f}",
                 *(f"{np.median(times[each][number]) / 1e3:.3f}" for each in DYNAMIC),
@@ -377,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := [name for name in options.names if name not in CASES]:
         parser.error(f"there is no case {', '.join(unknown)}; there are {', '.join(CASES)}")
     if options.contender:
-        print(json.dumps(in_turn(CASES[options.names[0]], options.contender, options.work)))
+        answer(passes(CASES[options.names[0]], options.contender, options.work))
         return 0
     protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds)
     cases = {}

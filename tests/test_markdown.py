@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ SOURCES: tuple[str, ...] = (
     "plugins/*/*.md",
 )
 SOURCES += ("testing/*.md", "tests/**/*.md")
+ABSENT = {
+    "collage/optimize.py",  # must not exist: 0021
+    "collage-mylib/collage_mylib/plugin.py",  # what `collage new-plugin` writes
+}
 PAGES = sorted({page.relative_to(ROOT).as_posix() for glob in SOURCES for page in ROOT.glob(glob)})
 
 
@@ -63,6 +68,24 @@ def test_links_lead_somewhere(page: str) -> None:
                 broken.append(target)
 
     assert broken == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if not page.startswith("benchmarks/results/")])
+def test_files_that_are_named_are_there(page: str) -> None:
+    """A page names a file by its path, or by the end of it."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[\w\-]+/)+[\w\-]+\.py)`", text)) - ABSENT
+
+    assert {name for name in named if not any(file.endswith(f"/{name}") for file in files())} == set()
+
+
+@functools.cache
+def files() -> tuple[str, ...]:
+    """Every Python file of the repository, from its root, which is a slash."""
+    folders = ("collage_core", "engine", "testing", "plugins", "benchmarks", "tests")
+    return tuple(
+        f"/{file.relative_to(ROOT).as_posix()}" for folder in folders for file in (ROOT / folder).rglob("*.py")
+    )
 
 
 def test_paths_to_pages_in_code_lead_somewhere() -> None:

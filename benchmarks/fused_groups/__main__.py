@@ -39,11 +39,10 @@ from benchmarks.fused_groups.listing import Group, Prepared, chosen, extracted, 
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import rounds_said
-from benchmarks.judge.rounds import PATIENCE, Protocol, compete
+from benchmarks.judge.rounds import HALF_WIDTH, PATIENCE, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
-from benchmarks.regret.race import HALF_WIDTH
 
 AT_MOST_ONE: Final = 30
 AT_MOST_HALF: Final = 8

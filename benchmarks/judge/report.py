@@ -111,8 +111,8 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
     Examples:
         >>> rounds_said({"rounds": 60})
         '60 rounds'
-        >>> rounds_said({"rounds": 60, "patience": 5, "half_width": 0.02})
-        '60 rounds, or up to 300 until the ratio of the fastest contender to each other one is known to 2% to each side'
+        >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.03})
+        '60 rounds, or up to 180 until the ratio of the fastest contender to each other one is known to 3% to each side'
     """
     rounds, patience = protocol["rounds"], protocol.get("patience", 1)
     if patience == 1:

@@ -22,8 +22,10 @@ from benchmarks.judge.contender import Contender
 from benchmarks.judge.process import ContenderError, ContenderProcess
 from benchmarks.judge.statistics import disagreement, paired_ratio
 
-PATIENCE: Final = 5
+PATIENCE: Final = 3
 """`Protocol.patience` of benchmarks."""
+HALF_WIDTH: Final = 0.03
+"""An interval that reaches farther to one side, on average, decides nothing."""
 _LOOK: Final = 10
 """Rounds between two looks at the intervals."""
 
@@ -48,7 +50,7 @@ class Protocol:
     threads: int
     rounds: int = 60
     patience: int = 1
-    half_width: float = 0.02
+    half_width: float = HALF_WIDTH
     seconds: float = 0.08
     min_runs: int = 2
     warmup_s: float = 0.04

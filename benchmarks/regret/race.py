@@ -14,7 +14,7 @@ import onnx
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import summarise
-from benchmarks.judge.rounds import Outcome, Protocol, compete
+from benchmarks.judge.rounds import HALF_WIDTH, Outcome, Protocol, compete
 from benchmarks.judge.statistics import paired_ratio
 from benchmarks.records import plan_of, record_of
 from benchmarks.regret.replaying import best_of
@@ -25,8 +25,6 @@ from collage_core.candidates.plan import Plan
 from collage_core.ir.graph.masks import iterate_bits
 
 WITHIN: Final = 1.02
-HALF_WIDTH: Final = 0.03
-"""An interval that reaches farther to one side decides nothing."""
 UNDECIDED_AT_MOST: Final = 2
 _SINGLES: Final = ("onnxruntime", "onnxruntime-nospin", "openvino")
 Kernels: TypeAlias = frozenset[tuple[str, frozenset[str]]]

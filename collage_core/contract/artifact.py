@@ -191,13 +191,14 @@ class Kernel(Protocol):
 
         Returns:
             The bound call. The addresses of planned buffers do not change between calls; bounded and foreign buffers
-            are read from `Buffer.value` and written with `Buffer.put` on each call. Arrays put into a foreign buffer
-            are new memory each time: they belong to who reads the buffer, callers of the model included.
+            are read from `Buffer.value` and written with `Buffer.put` on each call. Arrays in foreign buffers are
+            C-contiguous and aligned to their elements. What a kernel puts there is a new array each time: it belongs
+            to who reads the buffer, callers of the model included.
 
         Raises:
-            KernelError: If a buffer does not fit. The buffer of a sized value may be foreign, its arrays C-contiguous
-                and aligned: where sizes are new, values are passed by reference. A kernel that cannot take that
-                raises this error, and is bound to planned ones.
+            KernelError: If a buffer does not fit. Where the model's sizes are new, a kernel that takes sized values is
+                bound to foreign buffers for these, and for all inputs and outputs of the model. One that cannot take
+                that raises this error, and is bound to planned ones.
         """
 
 

@@ -17,8 +17,8 @@ ENVIRONMENT = {"date": "2026-01-01T00:00:00", "host": {"cpu": "c", "cores": 2, "
 
 
 def report(own: float = 0.9, later: float = 0.8, *, same: bool = True) -> dict[str, Any]:
-    first = {OWN: [own * 30e3] * 12, "onnxruntime": [30e3] * 12, "openvino": [40e3] * 12}
-    after = {OWN: [later * 20e3] * 12, "onnxruntime": [30e3] * 12, "openvino": [20e3] * 12}
+    first = {OWN: [[own * 30e3] * 8] * 12, "onnxruntime": [[30e3] * 8] * 12, "openvino": [[40e3] * 8] * 12}
+    after = {OWN: [[later * 20e3] * 16] * 12, "onnxruntime": [[30e3] * 16] * 12, "openvino": [[20e3] * 16] * 12}
     return {
         "environment": ENVIRONMENT,
         "result": {
@@ -43,7 +43,7 @@ def test_what_a_step_returns_is_given_to_the_next() -> None:
             *(np.concatenate([array, array[:, :, :1]], 2) if array.size else np.ones((1, 12, 1, 64)) for array in past),
         ]
 
-    tokens, times_us = generated(step)
+    tokens, times_us = zip(*generated(step), strict=True)
 
     assert lengths == [{length} for length in range(TOKENS)]
     assert all((after - before) % 100 == 1 for before, after in itertools.pairwise(tokens))

@@ -135,17 +135,26 @@ def test_a_difference_of_shape_or_type_is_infinite() -> None:
     assert shapes.difference(np.array([math.nan, 1.0]), np.array([1.0, 1.0])) == math.inf
 
 
-def test_times_of_changing_sizes_are_by_contender_size_and_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_of_changing_sizes_are_by_contender_size_round_and_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
-    def answer(module: str, folder: Path, name: str, *arguments: str) -> list[float]:
-        asked.append((module, name, *arguments))
-        return [float(len(asked)), 100.0 + len(asked)]
+    def turns(module: str, folder: Path, names: list[str], parts: int, *arguments: str) -> dict[str, list[list[float]]]:
+        asked.append((module, *names, *arguments))
+        return {name: [[1.0 * len(asked), 100.0 + place], [5.0, 7.0]] for place, name in enumerate(names)}
 
-    monkeypatch.setattr(shapes, "in_a_process", answer)
+    monkeypatch.setattr(shapes, "in_turns", turns)
 
     times = shapes.changing("cnn", Path(), rounds=2)
 
-    assert times == {OWN: [[1, 6], [101, 106]], "onnxruntime": [[2, 4], [102, 104]], "openvino": [[3, 5], [103, 105]]}
-    assert asked[0] == ("benchmarks.shapes", OWN, "cnn")
-    assert [name for _, name, _ in asked[3:]] == ["onnxruntime", "openvino", OWN], "another one is first"
+    assert times[OWN] == [[[1, 5], [2, 5]], [[100, 7], [100, 7]]]
+    assert times["openvino"] == [[[1, 5], [2, 5]], [[102, 7], [102, 7]]]
+    assert asked == [("benchmarks.shapes", OWN, "onnxruntime", "openvino", "cnn")] * 2
+
+
+def test_a_turn_is_compared_with_the_same_turn_of_the_other() -> None:
+    slower = np.array([[1.0, 4.0, 2.0], [3.0, 1.0, 5.0]])  # the machine, by round and turn
+
+    ratio = shapes.ratio_of(0.5 * slower, slower)
+
+    assert (ratio.value, ratio.low, ratio.high) == (0.5, 0.5, 0.5)
+    assert expected({OWN: [0.5 * slower] * 2, "a": [slower] * 2})[1].high == 0.5

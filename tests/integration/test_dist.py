@@ -69,6 +69,7 @@ def test_the_good_plugin_is_found_and_the_broken_one_is_a_reason() -> None:
     assert failure.reason == "ModuleNotFoundError: No module named 'a_library_that_nobody_has'"
 
 
+@pytest.mark.slow
 @needs_sampler
 def test_the_plugin_keeps_the_contract() -> None:
     conformance = check_plugin(load_toolchain("sampler"), operator_models())

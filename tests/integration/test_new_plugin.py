@@ -49,7 +49,8 @@ def said(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("kind", ["runtime", pytest.param("operators", marks=pytest.mark.slow)])
+@pytest.mark.slow  # builds a distribution, checks it by the kit and searches
+@pytest.mark.parametrize("kind", ["runtime", "operators"])
 def test_it_is_built_keeps_the_contract_and_takes_part_in_a_search(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("hatchling", reason="builds the plugin without a network")
     plugin = written(tmp_path, "my_lib", kind)

@@ -138,14 +138,17 @@ class AliasingOutput(Sound):
 
 
 class PutsItAgain(Sound):
+    """Every third time, so that two results in a row never share memory."""
+
     def __init__(self) -> None:
-        self.result: Array = np.empty(0, np.float32)
+        self.results: list[Array] = []
 
     def sequence(self, x: Array) -> list[Array]:
-        if self.result.shape != x.shape:
-            self.result = np.empty_like(x)
-        np.copyto(self.result, x)
-        return [self.result]
+        if not self.results or self.results[0].shape != x.shape:
+            self.results = [np.empty_like(x) for _ in range(3)]
+        self.results.append(self.results.pop(0))
+        np.copyto(self.results[0], x)
+        return [self.results[0]]
 
 
 class AllocatesPerCall(Sound):

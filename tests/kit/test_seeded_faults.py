@@ -48,15 +48,8 @@ FOUND = {
     "RaisesInPredicate": r"predicate of 'Relu' failed: IndexError.*Answer Supported\(\).*\(collage_register_pred",
 }
 """What is said of each plugin that can be checked as an object."""
-LATE = (
-    "AllocatesPerCall",
-    "KeepsABuffer",
-    "NamesByOrder",
-    "NotDeterministic",
-    "RecompilesAtLoad",
-    "WrongOnTheSecondCall",
-)
-"""Those that are found late, after seconds each."""
+BY_DEFAULT = ("IgnoresThreads", "RaisesInPredicate", "WrongDtype", "WrongForNegatives")
+"""Those that the default run looks for; each takes seconds."""
 
 
 def test_what_has_no_fault_passes() -> None:
@@ -67,7 +60,7 @@ def test_what_has_no_fault_passes() -> None:
     "a plugin breaks the contract in one of sixteen ways", "the conformance kit names it", area="toolchains"
 )
 @pytest.mark.parametrize(
-    "fault", [pytest.param(name, marks=[pytest.mark.slow] if name in LATE else []) for name in FOUND]
+    "fault", [pytest.param(name, marks=[] if name in BY_DEFAULT else [pytest.mark.slow]) for name in FOUND]
 )
 def test_each_fault_is_named_with_what_to_do(fault: str) -> None:
     plugin = getattr(seeded_faults, fault)()
@@ -76,12 +69,14 @@ def test_each_fault_is_named_with_what_to_do(fault: str) -> None:
         check_plugin(Toolchain("seeded", plugin), models())
 
 
+@pytest.mark.slow
 def test_an_artifact_that_survives_no_process_is_named() -> None:
     said = r"does not run in another process: .*KeyError: 'best'.*Keep all that loading needs .*\(writing-a-plugin.md\)"
     with pytest.raises(AssertionError, match=said):
         check_plugin(load_plugin(f"{MODULE}:forgetful", "seeded"), models())
 
 
+@pytest.mark.slow
 def test_a_fingerprint_that_is_the_same_for_every_version_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

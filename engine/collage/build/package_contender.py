@@ -85,7 +85,7 @@ def package_call(
     run: _Run | _Turns
     if len(feeds) > 1:
         run = _Turns(session.run, feeds)
-        for _ in feeds:  # a process that serves has met its sizes before
+        for _ in range(len(feeds) * session.runs_until_bound):  # a process that serves has met its sizes before
             run()
     else:
         run = _Run(session.bound_call)

@@ -110,7 +110,7 @@ def _owned(value: Any) -> Any:
     A foreign buffer keeps the value it is given, and the neighbouring kernels overwrite theirs.
     """
     if isinstance(value, np.ndarray | np.generic):
-        return np.array(value)
+        return np.array(value, order="C")
     if isinstance(value, list | tuple):
         return [_owned(item) for item in value]
     return value

@@ -162,18 +162,23 @@ class Executable:
 
     @property
     def handed_over(self) -> frozenset[str]:
-        """Names of outputs that are arrays which a kernel made in the last run, and nothing else refers to.
+        """Names of outputs that are arrays which a kernel made in the last run, and no other output refers to.
 
-        That is what a kernel puts into a place of unknown size (`Kernel.bind`).
+        That is what a kernel puts into a place of unknown size (`Kernel.bind`), and views of it.
         """
         wiring = self._wiring
-        viewed = {value for step in wiring.steps if step.view is not None for value in (*step.reads, *step.writes)}
-        made = {value for step in wiring.steps if step.site is not None for value in step.writes} - viewed
+        made: dict[ir.Value, ir.Value] = {}  # what a kernel wrote, and by what is a view of it
+        for step in wiring.steps:
+            for value in step.writes:
+                source = value if step.view is None else made.get(step.reads[0])
+                if source is not None:
+                    made[value] = source
+        shown = Counter(made[value] for value in wiring.outputs if value in made)
         return frozenset(
             spec.name
-            for value, count in Counter(wiring.outputs).items()
-            if count == 1
-            and value in made
+            for value in wiring.outputs
+            if value in made
+            and shown[made[value]] == 1
             and (spec := wiring.specs[value]).kind is ValueKind.FOREIGN
             and spec.dtype not in (None, ir.DataType.STRING)
         )

@@ -51,19 +51,16 @@ class Session:
         executable: The executable to run. The session takes ownership.
         shared: Memory that other sessions share with it; none if None.
         blocks: What outputs are lent in, likewise.
-        holds_inputs: Whether inputs that are read where the caller has them stay there until the next run.
 
     Attributes:
         verified: Whether its outputs were compared with the reference's since it was loaded.
+        runs_until_bound: Runs with inputs of the same shapes after which all further ones are alike.
     """
 
+    runs_until_bound: int = 1
+
     def __init__(
-        self,
-        executable: Executable,
-        *,
-        shared: SharedMemory | None = None,
-        blocks: SharedBlocks | None = None,
-        holds_inputs: bool = True,
+        self, executable: Executable, *, shared: SharedMemory | None = None, blocks: SharedBlocks | None = None
     ) -> None:
         self._executable = executable
         self.verified = False
@@ -78,7 +75,8 @@ class Session:
         self._inputs = {name: Input(buffer, in_place=moves) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
         self._handed_over = executable.handed_over
-        self._holds_inputs = holds_inputs
+        # what may not stay once a run has returned; where there are devices, `device_work` is of the last run
+        self._borrowed = [place for place in self._inputs.values() if place.is_referred_to] if moves else []
         self._lenders = {
             name: Lender(buffer.spec, None if blocks is None else blocks.of(buffer.spec))
             for name, buffer in self._default.output_buffers.items()
@@ -112,7 +110,10 @@ class Session:
 
     @property
     def output_bytes(self) -> int:
-        """Bytes of memory of outputs: what callers hold, and at most `IDLE_BLOCKS` blocks of each output besides."""
+        """Bytes of memory that outputs are lent in: what callers hold of it, and `IDLE_BLOCKS` blocks of each at most.
+
+        Smaller outputs, and those that kernels allocate, are not counted.
+        """
         return sum(lender.live_bytes for lender in self._lenders.values())
 
     def run(
@@ -162,6 +163,7 @@ class Session:
             finally:
                 for name, block in blocks.items():  # those not lent
                     self._lenders[name].give_back(block)
+                self._let_go()
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of a run, so that nothing is copied, checked or locked when it runs.
@@ -283,18 +285,21 @@ class Session:
             place.refer(value)
         try:
             made = self._default.run()
+            if wanted is not self._outputs:
+                by_name = dict(zip(self._outputs, made, strict=True))
+                made = [by_name[name] for name in wanted]
+            handed_over = self._handed_over
+            results = [value if name in handed_over else _copy(value) for name, value in zip(wanted, made, strict=True)]
+            for name in handed_over:
+                self._default.output_buffers[name].put(None)
+            return results
         finally:
-            if not self._holds_inputs:
-                for place, _ in values:
-                    place.forget()
-        if wanted is not self._outputs:
-            by_name = dict(zip(self._outputs, made, strict=True))
-            made = [by_name[name] for name in wanted]
-        handed_over = self._handed_over
-        results = [value if name in handed_over else _copy(value) for name, value in zip(wanted, made, strict=True)]
-        for name in handed_over:
-            self._default.output_buffers[name].put(None)
-        return results
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep no input that was read by reference."""
+        for place in self._borrowed:
+            place.forget()
 
     def _filled(self, values: Sequence[tuple[Input, Any]], blocks: Mapping[str, Block]) -> BoundRun:
         """Return the run that reads these inputs and writes into these blocks."""

@@ -17,6 +17,11 @@ from collage_core.errors import KernelError
 from collage_onnxruntime.weights import UNREAD, WEIGHTS, Array, aligned, reads_elsewhere, session_values, view
 
 MODEL = "model.onnx"
+_LONG = (onnx_ir.DataType.INT64, onnx_ir.DataType.UINT64)
+"""Types of which NumPy has two of the same size, C's `long` and `long long`; ONNX Runtime makes the other one.
+
+They compare as equal, but `numpy.issubdtype` tells them apart.
+"""
 BLOCKED_DOMAIN = "com.microsoft.nchwc"
 """Domain of operators on channels blocked by the width of a vector register; weights are stored for that width."""
 
@@ -155,17 +160,23 @@ class OnnxRuntimeKernel:
             run.__dict__["keeps"] = (self, inputs, outputs)
             return run
 
+        def let_go() -> None:
+            # A binding keeps what a run allocated, and would hand it to the next run as if it had the right shape.
+            for name, _ in moving_outputs:
+                places.allocate(name)
+
         def call() -> None:
             for name, buffer in moving_inputs:
                 places.read(name, buffer)
-            # A binding keeps what a run allocated and would hand it to the next run as if it had the right shape.
-            for name, _ in moving_outputs:
-                places.allocate(name)
-            run()
-            values = places.values()
-            for at, (_, buffer) in enumerate(moving_outputs, start=planned_outputs):
-                buffer.put(_array_of(values[at], buffer.spec.numpy_dtype))
+            try:
+                run()
+                values = places.values()
+                for at, (_, buffer) in enumerate(moving_outputs, start=planned_outputs):
+                    buffer.put(_array_of(values[at], buffer.spec.numpy_dtype))
+            finally:
+                let_go()
 
+        let_go()
         call.__dict__["keeps"] = (self, inputs, outputs)
         return call
 
@@ -193,12 +204,14 @@ class OnnxRuntimeKernel:
         """
         names, options = [name for name, _ in outputs], _quiet()
         run = getattr(self._session, "_sess", self._session).run  # as in `_fastest_run`
+        places = [(buffer, buffer.spec.dtype in _LONG) for _, buffer in outputs]
 
         def call() -> None:
             feeds = {name: buffer.value for name, buffer in inputs}
-            for (_, buffer), value in zip(outputs, run(names, feeds, options), strict=True):
-                buffer.put(value)
+            for (buffer, is_long), value in zip(places, run(names, feeds, options), strict=True):
+                buffer.put(value.view(buffer.spec.numpy_dtype) if is_long and isinstance(value, np.ndarray) else value)
 
+        call.__dict__["keeps"] = self  # and the weights, which the session reads and does not own
         return call
 
 
@@ -277,7 +290,7 @@ def _array_of(value: Any, dtype: np.dtype[Any]) -> Array:
     """Return an output that a run allocated, which belongs to the array from then on."""
     if dtype.isbuiltin == 1:  # ONNX Runtime knows no other, such as bfloat16
         array: Array = value.numpy()  # not a copy: the array keeps the memory
-        return array
+        return array if array.dtype.num == dtype.num else array.view(dtype)
     return _array_over(value, dtype).copy()
 
 

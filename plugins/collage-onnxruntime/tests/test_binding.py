@@ -5,10 +5,12 @@ Outputs of unknown size are what a run allocated, and no later run writes them.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir
 import pytest
 
 from collage_core.contract import Buffer, Unsupported, ValueKind, buffer_over
@@ -101,5 +103,61 @@ def test_what_a_run_allocated_stays_as_it_is(
         np.testing.assert_array_equal(outputs[0].array, x.reshape(2, 3))
         held.append((outputs[1].array, x[np.array(wanted, bool)].astype(outputs[1].spec.numpy_dtype)))
     for found, right in held:
-        assert found.dtype == right.dtype
+        assert (found.dtype, found.dtype.num) == (right.dtype, right.dtype.num)
         np.testing.assert_array_equal(found, right)
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "INT64", "UINT64"])
+def test_what_is_passed_by_value_has_the_types_of_numpy(dtype: str, kernels: HostKernels) -> None:
+    """NumPy has two types of 64-bit integers, which compare as equal."""
+    what = written(
+        f"g ({dtype.lower()}[N] x, bool[N] wanted) => ({dtype.lower()}[M] some) {{ some = Compress(x, wanted) }}"
+    )
+    [artifact] = kernels.lowered(what)
+    x = np.arange(3).astype(onnx_ir.DataType[dtype].numpy())
+    [some] = kernels.run(what, artifact, {"x": x, "wanted": np.array([1, 0, 1], bool)})
+
+    assert some.dtype.num == x.dtype.num
+    np.testing.assert_array_equal(some, x[[0, 2]])
+
+
+def test_a_call_by_value_keeps_the_weights_that_it_reads(kernels: HostKernels) -> None:
+    what = written(
+        "g (int64[K] i) => (float[M,40] y) { t = Transpose<perm=[1,0]>(w) y = Gather(t, i) }",
+        {"w": np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)},
+    )
+    [artifact] = kernels.lowered(what)
+    assert artifact.metadata["made"], "the weight is transposed beforehand"
+    loaded = plugin.collage_load(kernels.target, artifact, kernels.run_context(what))
+    assert not isinstance(loaded, Unsupported), loaded.reason
+    inputs, outputs = ([Buffer(spec) for spec in specs] for specs in (what.function.inputs, what.function.outputs))
+    assert not any(each.spec.kind is ValueKind.PLANNED for each in (*inputs, *outputs))
+    call = loaded.bind(inputs, outputs, None)
+    alive = weakref.ref(loaded)
+    del loaded
+
+    assert alive() is not None
+    inputs[0].put(np.array([3, 39]))
+    call()
+    np.testing.assert_array_equal(outputs[0].array, what.arrays["w"].T[[3, 39]])
+
+
+def test_a_binding_keeps_nothing_that_a_run_allocated(kernels: HostKernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    what = written(
+        "g (float[6] x, bool[6] wanted) => (float[6] y, float[N] some) { y = Neg(x) some = Compress(x, wanted) }"
+    )
+    [artifact] = kernels.lowered(what)
+    loaded = plugin.collage_load(kernels.target, artifact, kernels.run_context(what))
+    assert isinstance(loaded, kernel.OnnxRuntimeKernel), loaded
+    made: list[Any] = []
+    new = loaded._session.io_binding
+    monkeypatch.setattr(loaded._session, "io_binding", lambda: made.append(new()) or made[-1])
+    inputs, outputs = ([Buffer(spec) for spec in specs] for specs in (what.function.inputs, what.function.outputs))
+    call = loaded.bind(inputs, outputs, None)
+    inputs[0].put(np.arange(6, dtype=np.float32))
+    inputs[1].put(np.ones(6, bool))
+    call()
+
+    [binding] = made
+    assert [value.has_value() for value in binding._iobinding.get_outputs()] == [True, False]
+    np.testing.assert_array_equal(outputs[1].array, inputs[0].array)

@@ -191,15 +191,16 @@ class OpenVinoKernel:
             return run
 
         def call() -> None:
-            for place, buffer in moving_inputs:
-                tensors[place] = _tensor_over(buffer)
-                request.set_input_tensor(place, tensors[place])
+            # The request holds addresses only, and is told of others before it runs again.
+            given = [(place, _tensor_over(buffer)) for place, buffer in moving_inputs]
+            for place, tensor in given:
+                request.set_input_tensor(place, tensor)
             run()
             for place, buffer in moving_outputs:
                 found = request.get_output_tensor(place).data
                 buffer.put(found.view(buffer.spec.numpy_dtype).copy())
 
-        call.__dict__["keeps"] = (self, written, outputs)
+        call.__dict__["keeps"] = (self, tensors, written, inputs, outputs)
         return call
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 from collage.devices.this_host import this_host
-from collage_core.contract import RunContext, Target, Unsupported, content_hash
+from collage_core.contract import Buffer, RunContext, Target, Unsupported, content_hash
 from collage_openvino.plugin import plugin
 from collage_testing.kit.host_kernels import HostKernels, check_library_is_optional
 from collage_testing.kit.written import written
@@ -111,3 +112,22 @@ def test_bytes_and_constants_are_all_another_process_needs(kernels: HostKernels)
 
 def test_the_plugin_imports_without_the_library_and_asks_for_it() -> None:
     check_library_is_optional("openvino", "collage_openvino.plugin:plugin", "openvino")
+
+
+def test_arrays_that_are_passed_by_reference_are_let_go(kernels: HostKernels) -> None:
+    what = written("g (float[N,4] x) => (float[N,4] y) { y = Relu(x) }")
+    [artifact] = kernels.lowered(what)
+    loaded = plugin.collage_load(kernels.target, artifact, kernels.run_context(what))
+    assert not isinstance(loaded, Unsupported), loaded.reason
+    [read], [written_to] = ([Buffer(spec.as_foreign()) for spec in specs] for specs in
+                            (what.function.inputs, what.function.outputs))  # fmt: skip
+    call = loaded.bind([read], [written_to], None)
+    for count in (3, 5, 3):
+        x = np.full((count, 4), count - 4, np.float32)
+        read.put(x)
+        call()
+        np.testing.assert_array_equal(written_to.array, np.maximum(x, 0))
+        read.put(None)
+        alive = weakref.ref(x)
+        del x
+        assert alive() is None

@@ -60,16 +60,16 @@ def check_plugin(
     """Run everything that a plugin claims of some models, and compare it with the reference.
 
     Of each target: its table is registered twice, and both must take the same; every candidate is lowered, every
-    variant sent through JSON and bytes and loaded from there, bound three times, run four times, and compared. A kernel
-    must write all of its outputs, nothing but its outputs and workspace, give the same bits again if it says so, do
-    with arrays that start at any element, and leave the function it was made from alone. Of several variants one is
-    asked for again by its name. A refusal must have a reason. A kernel of a device must only enqueue, its calls must be
-    capturable if it says so, and places less aligned than core's own may be refused when it is bound, but not be
-    misread. Loading starts no process, and a fingerprint has the version of a library that the plugin's distribution
-    asks for. Of the first target, if it is of the CPU, one kernel is called often, which may keep no memory and no more
-    threads busy than it was given, and run in a process that has only its bytes; and one model is tried on one thread
-    more, one with its weights in a file. A toolchain that profiles its kernels names nodes that are there, each once,
-    with times that are finite.
+    variant sent through JSON and bytes and loaded from there, bound three times, run four times or five, and
+    compared. A kernel must write all of its outputs, nothing but its outputs and workspace, give the same bits
+    again if it says so, do with arrays that start at any element, and leave the function it was made from alone. Of
+    several variants one is asked for again by its name. A refusal must have a reason. A kernel of a device must
+    only enqueue, its calls must be capturable if it says so, and places less aligned than core's own may be refused
+    when it is bound, but not be misread. Loading starts no process, and a fingerprint has the version of a library
+    that the plugin's distribution asks for. Of the first target, if it is of the CPU, one kernel is called often,
+    which may keep no memory and no more threads busy than it was given, and run in a process that has only its
+    bytes; and one model is tried on one thread more, one with its weights in a file. A toolchain that profiles its
+    kernels names nodes that are there, each once, with times that are finite.
 
     Args:
         toolchain: The plugin behind its façade.

@@ -12,6 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from collage.runtime.session import Session
+from collage.runtime.shapes import ranged_session
 from collage.runtime.shapes.ranged_session import _BOUND_AT, RangedSession
 from collage_core.contract import Artifact, BoundCall, Buffer, Kernel, RunContext, Target, Unsupported, ValueKind
 from collage_core.errors import FeedError, KernelError
@@ -87,6 +88,7 @@ def test_a_size_is_bound_once_it_came_several_times(model: ir.Model) -> None:
             is_new = count != 8  # the typical size is bound from the beginning
             assert len(toolchain.bound) - before == (is_new and turn == _BOUND_AT)
     assert toolchain.bound == [{ValueKind.PLANNED}] * 3
+    assert session.runs_until_bound == _BOUND_AT + 1
 
 
 def test_many_values_are_never_bound(parsed: Callable[[str], ir.Model]) -> None:
@@ -107,6 +109,7 @@ def test_many_values_are_never_bound(parsed: Callable[[str], ir.Model]) -> None:
                 np.testing.assert_array_equal(found, -feeds[x])
 
     assert toolchain.bound == []
+    assert session.runs_until_bound == 1
 
 
 def test_results_are_the_callers(model: ir.Model) -> None:
@@ -240,3 +243,73 @@ def test_what_works_on_set_inputs_is_bound(model: ir.Model) -> None:
 
     np.testing.assert_array_equal(session.run_bound()[0], right[0])
     assert toolchain.bound == [{ValueKind.PLANNED}]
+
+
+def test_a_size_that_follows_from_another_is_checked_each_time(parsed: Callable[[str], ir.Model]) -> None:
+    model = parsed("g (float[n,4] x, float[m,4] past) => (float[k,4] y) { y = Concat<axis=0>(x, past) }")
+    x, past = model.graph.inputs
+    past.shape = ir.Shape([ir.SymbolicDim("n + 1"), 4])
+    say_sizes(x, (SizeRange(1, 40, 8), 4))
+    say_sizes(past, (SizeRange(2, 41, 9), 4))
+    for number, node in enumerate(model.graph):
+        node.name = f"node_{number}"
+    session = opened(model, ExecutingMock())
+    for _ in range(_BOUND_AT + 2):
+        with pytest.raises(FeedError, match=r"'past'.*its shape \[9, 4\] is not \[7, 4\], as the other inputs make it"):
+            session.run(None, {"x": np.ones((6, 4), np.float32), "past": np.ones((9, 4), np.float32)})
+        [y] = session.run(None, {"x": np.ones((6, 4), np.float32), "past": np.ones((7, 4), np.float32)})
+        assert y.shape == (13, 4)
+
+
+def test_what_is_a_view_of_an_output_is_handed_over(parsed: Callable[[str], ir.Model]) -> None:
+    model = parsed("g (float[n,4] x) => (float[1,4] y) <int64[1] axes = {0}> {"
+                   " s = ReduceSum<keepdims=0>(x, axes) y = Unsqueeze(s, axes) }")  # fmt: skip
+    say_sizes(model.graph.inputs[0], (SizeRange(1, 40, 8), 4))
+    for number, node in enumerate(model.graph):
+        node.name = f"node_{number}"
+    toolchain = CountingMock()
+    executable = toolchain.build(partition(model))
+    assert executable.by_reference().handed_over == {"y"}
+    session = RangedSession(executable)
+    toolchain.bound.clear()
+    x = feeds_of(5)["x"]
+    held = [session.run(None, {"x": x + turn})[0] for turn in range(3)]
+
+    assert toolchain.bound == [], "it is passed by reference"
+    for turn, y in enumerate(held):
+        np.testing.assert_allclose(y, (x + turn).sum(0, keepdims=True), rtol=1e-6)
+    alive = [weakref.ref(array) for array in (x, *held)]
+    del x, y, held
+    assert [each() for each in alive] == [None] * len(alive)
+
+
+def test_what_was_set_is_there_again_after_a_run(model: ir.Model) -> None:
+    """Of a plan whose input sizes do not follow from any symbol, inputs are foreign where they are bound, too."""
+    executable = ExecutingMock().build(partition(model, [[node.name or "" for node in model.graph]]))
+    session = Session(executable.by_reference())
+    first, second = feeds_of(5, 1), feeds_of(7, 2)
+    session.set_inputs(first)
+    alive = [weakref.ref(array) for array in second.values()]
+    right = reference(model, first)
+
+    session.run(None, second)
+    del second
+
+    assert [each() for each in alive] == [None, None]
+    np.testing.assert_array_equal(session.run_bound()[0], right[0])
+
+
+def test_sizes_that_are_bound_no_more_are_passed_by_reference_again(
+    model: ir.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranged_session, "_KEPT_SIZES", 2)
+    toolchain = CountingMock()
+    session = opened(model, toolchain)
+    for _ in range(_BOUND_AT + 1):
+        for count in (3, 5, 7, 9):
+            session.run(None, feeds_of(count))
+    toolchain.bound.clear()
+
+    session.run(None, feeds_of(3))  # which was bound, and made room for others
+
+    assert toolchain.bound == []

@@ -79,6 +79,7 @@ def test_one_plan_runs_every_size_of_a_range(tmp_path: Path) -> None:
     assert cli("run", package, "--verify").exit_code == 0
 
 
+@pytest.mark.slow  # verifies many sizes of several kernels
 def test_a_plan_of_several_kernels_runs_every_size(tmp_path: Path) -> None:
     """Values between kernels, and views of them, are of other sizes in each run."""
     model = attention(tmp_path)

@@ -11,6 +11,8 @@ from collage.store import open_database
 from tests.integration.remembered.conftest import Installation, Run, installation
 from tests.integration.remembered.mending_plugin import FAULTS, QUERY_FAULT, SLOW
 
+pytestmark = pytest.mark.slow  # five searches, with libraries that fail
+
 
 @dataclasses.dataclass(frozen=True)
 class Story:

@@ -115,6 +115,7 @@ def story(optimized: Optimize, installed: Path) -> Story:
     return Story(first, again, optimized(product(), "", database, retry_failed=True))
 
 
+@pytest.mark.slow  # three searches
 @pytest.mark.guards(
     "a kernel is right alone and wrong in a plan", "it is named and left out; searched again", area="toolchains"
 )
@@ -133,6 +134,7 @@ def test_a_kernel_that_is_wrong_in_a_plan_is_named_and_left_out(story: Story) ->
     assert refusal.reason.startswith("wrong numbers beside steady (mul_0) in one process: ")
 
 
+@pytest.mark.slow  # three searches
 def test_the_next_run_knows_the_kernel_as_wrong(story: Story) -> None:
     assert story.again.placed == {"mul_0": "steady", "relu_0": "steady"}
     assert story.again.messages == ()
@@ -142,6 +144,7 @@ def test_the_next_run_knows_the_kernel_as_wrong(story: Story) -> None:
     assert refusal.remembered.plugin.startswith("sly-kernels 1.0")
 
 
+@pytest.mark.slow  # three searches
 def test_a_kernel_that_was_found_wrong_is_tried_again_on_request(story: Story, tmp_path: Path) -> None:
     assert story.retried.placed == {"mul_0": "steady", "relu_0": "sly"}
     story.retried.optimized.save(tmp_path / "product.collage")

@@ -31,6 +31,10 @@ class Input:
     Args:
         buffer: Where the input is copied to unless it is read in place.
         in_place: Whether kernels can be bound to a caller's arrays.
+
+    Attributes:
+        spec: The input's specification.
+        is_referred_to: Whether its value is passed by reference.
     """
 
     __slots__ = (
@@ -40,10 +44,11 @@ class Input:
         "_dtype",
         "_fixed",
         "_in_place",
-        "_is_referred_to",
         "_rank",
         "_recent",
+        "_set",
         "_shape",
+        "is_referred_to",
         "spec",
     )
 
@@ -52,10 +57,11 @@ class Input:
         planned = buffer.spec.kind is ValueKind.PLANNED
         shape = buffer.spec.shape
         self._buffer = buffer
-        self._is_referred_to = buffer.spec.kind is ValueKind.FOREIGN
+        self._set: Any = None
+        self.is_referred_to = buffer.spec.kind is ValueKind.FOREIGN
         self._array = buffer.array if planned else None
         numeric = shape is not None and buffer.spec.dtype not in (None, ir.DataType.STRING)
-        self._dtype = buffer.spec.numpy_dtype if numeric and (planned or self._is_referred_to) else None
+        self._dtype = buffer.spec.numpy_dtype if numeric and (planned or self.is_referred_to) else None
         self._shape = shape
         self._rank = len(shape or ())
         self._fixed = [(axis, extent) for axis, extent in enumerate(shape or ()) if extent is not None]
@@ -105,22 +111,22 @@ class Input:
         """Copy a checked value into the input's buffer, which all runs of a session share."""
         if self._array is not None:
             np.copyto(self._array, value)
-        elif self._is_referred_to and isinstance(value, np.ndarray):
-            self._buffer.put(value.copy())
+        elif self.is_referred_to:
+            self._set = value.copy() if isinstance(value, np.ndarray) else value
+            self._buffer.put(self._set)
         else:
             self._buffer.put(value)
 
     def refer(self, value: Any) -> None:
         """Have the next run read a checked value: where it is, if its size was not known before; else as `put`."""
-        if self._is_referred_to:
+        if self.is_referred_to:
             self._buffer.put(value)
         else:
             self.put(value)
 
     def forget(self) -> None:
-        """Let go of a value that was referred to."""
-        if self._is_referred_to:
-            self._buffer.put(None)
+        """Let go of a value that was referred to; what was put before is there again."""
+        self._buffer.put(self._set)
 
 
 def _fitted(value: Any, spec: TensorSpec) -> Any:

@@ -60,4 +60,4 @@ class SharedBlocks:
     @property
     def live_bytes(self) -> int:
         """Size of the blocks, lent and idle."""
-        return sum(blocks.live_bytes for blocks in self._blocks.values())
+        return sum(blocks.live_bytes for blocks in list(self._blocks.values()))

@@ -30,7 +30,7 @@ from collage.runtime.shapes.choosing_session import ChoosingSession, shape_given
 from collage_core.contract import ValueKind
 from collage_core.errors import FeedError, KernelError, MemoryNeededError
 from collage_core.ir.values.size_range import SizeRange
-from collage_core.ir.values.symbolic_sizes import size_symbols
+from collage_core.ir.values.symbolic_sizes import shape_at, size_symbols
 
 _KEPT_SIZES: Final = 256
 """Most sets of sizes whose runs stay bound. They share memory, but a library may keep something for each binding."""
@@ -59,6 +59,7 @@ class RangedSession(ChoosingSession):
 
     Attributes:
         verified: As of `Session`.
+        runs_until_bound: As of `Session`.
     """
 
     def __init__(self, executable: Executable, *, strict: bool = False, shared: SharedMemory | None = None) -> None:
@@ -73,6 +74,12 @@ class RangedSession(ChoosingSession):
             varying = [(axis, str(dim.value)) for axis, dim in enumerate(value.shape or ()) if not isinstance(dim, int)]
             if varying:
                 self._axes.append((value.name or "", varying))
+        self._implied = [
+            (value.name or "", value.shape)
+            for value in executable.inputs
+            if value.shape
+            and any(not isinstance(dim, int) and not str(dim.value).isidentifier() for dim in value.shape)
+        ]
         self._choosing = threading.Lock()
         self._verified = False
         self._arena_bytes = executable.arenas["cpu"]
@@ -84,6 +91,7 @@ class RangedSession(ChoosingSession):
         self._came: dict[tuple[int, ...], int] = {}
         self._has_few_values = len(executable.inputs) + len(executable.outputs) <= _FEW_VALUES
         self._by_reference = self._referring() if len(typical.bound_steps) == 1 and executable.is_on_host else None
+        self.runs_until_bound = 1 + (_BOUND_AT if self._by_reference is not None and self._has_few_values else 0)
 
     def holds(self, feeds: Mapping[str, Any]) -> bool:
         """Return whether the sizes of these inputs are within the ranges.
@@ -171,7 +179,7 @@ class RangedSession(ChoosingSession):
     def _referring(self) -> Session | None:
         """Return the session that passes by reference what has a varying size; None if the kernel does not take it."""
         try:
-            return Session(self._executable.by_reference(), shared=self._shared, holds_inputs=False)
+            return Session(self._executable.by_reference(), shared=self._shared)
         except KernelError:
             return None
 
@@ -195,7 +203,8 @@ class RangedSession(ChoosingSession):
                 session = Session(executable, shared=self._shared, blocks=self._blocks)
                 most = min(_KEPT_SIZES, _KEPT_STEPS // max(1, len(session.bound_steps)))
                 while self._kept and len(self._kept) >= most:
-                    self._kept.popitem(last=False)  # the one not used for longest
+                    gone, _ = self._kept.popitem(last=False)  # the one not used for longest
+                    self._came.pop(gone, None)
             self._kept[sizes] = session
             return session
 
@@ -224,6 +233,10 @@ class RangedSession(ChoosingSession):
                     first = f"{found[symbol]} by input {owners[symbol]!r}"
                     raise FeedError(name, f"its shape {list(shape)} makes {symbol} {shape[axis]}, which is {first}")
                 owners.setdefault(symbol, name)
+        for name, shape in self._implied:
+            follows, given = shape_at(shape, found), tuple(shape_given(name, feeds))
+            if follows is not None and follows != given:
+                raise FeedError(name, f"its shape {list(given)} is not {list(follows)}, as the other inputs make it")
         return found
 
     def _note_outside(self, name: str, size: int) -> None:
