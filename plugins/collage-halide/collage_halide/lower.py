@@ -5,6 +5,7 @@ Those of our own come first, then those of Halide's autoschedulers as far as the
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -46,7 +47,7 @@ def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] |
         wanted = [each for each in known if each.name == build.variant]
         if not wanted:
             return Unsupported(f"it has no variant {build.variant!r} of this group")
-    return _variants(function, build, wanted[: build.max_variants], width)
+    return itertools.islice(_variants(function, build, wanted, width), build.max_variants)
 
 
 def _variants(

@@ -16,17 +16,23 @@ from collage_halide import hl
 OLDEST = (21, 0)
 """Oldest supported version of Halide, the same as the pin in `pyproject.toml`."""
 
-_AVX512 = ("avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw")
+_AVX = ("avx", "sse4_2", "popcnt")
+_AVX2 = (*_AVX, "avx2", "bmi1", "bmi2", "abm", "movbe", "f16c", "fma")
+_AVX512 = (*_AVX2, "avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw")
 _X86 = (
     (("sse4_1",), "SSE41"),
-    (("avx",), "AVX"),
+    (_AVX, "AVX"),
     (("f16c",), "F16C"),
     (("fma",), "FMA"),
-    (("avx2",), "AVX2"),
+    (_AVX2, "AVX2"),
     (_AVX512, "AVX512"),
     (_AVX512, "AVX512_Skylake"),
 )
-"""Features of Halide's targets, and the CPU flags that each needs (`src/Target.h`, `Target::Feature`)."""
+"""Features of Halide's targets, and the CPU flags that each needs (`src/Target.h`, `Target::Feature`).
+
+With AVX, AVX2 and AVX-512 code is for the processors that had these first (`mcpu_target` in `src/CodeGen_X86.cpp`:
+Sandy Bridge, Haswell, Skylake), whose other instructions LLVM may use, too.
+"""
 SYSTEMS = {"Linux x86_64": "X86", "Linux aarch64": "ARM"}
 
 
@@ -61,7 +67,7 @@ def vector_bytes(host: Host) -> int:
         return 16
     if host.cpu_flags.issuperset(_AVX512):
         return 64
-    return 32 if "avx2" in host.cpu_flags else 16
+    return 32 if host.cpu_flags.issuperset(_AVX2) else 16
 
 
 def halide_target(host: Host, *more: str) -> Any:

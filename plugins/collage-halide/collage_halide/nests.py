@@ -112,10 +112,10 @@ def _home(
         along[stage] = found
         return nest
     joint = nest.shared & {each.tie for each in found if each.tie is not None}
-    if stage.role == "kept" and _runs_across(stage, found, joint, nest):
-        return None
     enough = min(threads, nest.parallelism(nest.shared))
     if not joint or nest.parallelism(joint) < enough:
+        return None
+    if stage.role == "kept" and _runs_across(stage, found, joint, nest):
         return None
     along[stage] = found
     nest.shared = joint
@@ -129,7 +129,7 @@ def _runs_across(stage: Stage, along: Sequence[Along], shared: set[int], nest: N
     What is side by side in memory then is far apart in loops, and vectors would have to gather it.
     """
     last = next((axis for axis in reversed(range(len(stage.shape))) if stage.shape[axis] > 1), None)
-    innermost = max(axis for axis, extent in enumerate(nest.sink.shape) if extent > 1)
+    innermost = max((axis for axis, extent in enumerate(nest.sink.shape) if extent > 1), default=None)
     return last is not None and along[last].tie in shared and along[last].tie != innermost
 
 

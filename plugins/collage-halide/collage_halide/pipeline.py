@@ -59,7 +59,7 @@ def group_of(function: KernelFunction, vector_bytes: int) -> Group:
         operator = operator_of(op)
         operands = [None if each is None else _operand(scope, each, values) for each in node.inputs]
         made = zip(node.outputs, operator.define(scope, op, operands), strict=False)
-        values.update((value, each) for value, each in made if each is not None)
+        values.update((value, _declared(scope, value, each)) for value, each in made if each is not None)
     for results in _of_one_shape([_operand(scope, value, values) for value in graph.outputs]):
         scope.outputs(results)
     outputs = [place for place in scope.places.values() if place.where == "out"]
@@ -77,6 +77,13 @@ def _of_one_shape(results: Sequence[Value]) -> list[list[tuple[int, Value]]]:
         if result.size:
             found.setdefault(without_ones(result.shape), []).append((position, result))
     return list(found.values())
+
+
+def _declared(scope: Scope, value: onnx_ir.Value, made: Value) -> Value:
+    """Return what an operator made in the type that ONNX gives it: it may be in the one that was computed in."""
+    if value.dtype not in ELEMENT_TYPES or made.kind == element_type(value):
+        return made
+    return scope.pointwise(made.shape, element_type(value), [made], lambda x: x, 0)
 
 
 def _operand(scope: Scope, value: onnx_ir.Value, values: Mapping[onnx_ir.Value, Value]) -> Value:

@@ -240,6 +240,8 @@ class Pointwise(Value):
         shape = tuple(shape)
         if shape == self.shape:
             return self
+        if not self.size:
+            return Reshaped(self, shape)  # of which no element is ever asked for
         groups = matched(self.shape, shape)
         operands = []
         for each in self._operands:
@@ -260,7 +262,7 @@ class Pointwise(Value):
 
 
 def matched(old: Sequence[int], new: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return which axes of two shapes of one size hold the same elements, as ranges, each as short as can be.
+    """Return which axes of two shapes of one size, which is not 0, hold the same elements, each as short as can be.
 
     Examples:
         >>> matched((2, 3, 4), (6, 4))

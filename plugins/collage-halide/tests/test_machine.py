@@ -7,6 +7,8 @@ import pytest
 from collage_core.contract import Host, Supported, Unsupported
 from collage_halide import machine
 
+HASWELL = ("avx", "sse4_2", "popcnt", "avx2", "bmi1", "bmi2", "abm", "movbe", "f16c", "fma")
+
 
 def host(system: str = "Linux x86_64", *flags: str) -> Host:
     return Host(system=system, cpu="test", physical_cores=2, cpu_flags=frozenset(flags), memory_bytes=1 << 30)
@@ -22,14 +24,25 @@ def test_other_systems_are_refused_with_the_reason() -> None:
 def test_vectors_are_as_wide_as_the_flags_say() -> None:
     avx512 = ("avx512f", "avx512cd", "avx512vl", "avx512dq", "avx512bw")
     assert machine.vector_bytes(host("Linux x86_64", "sse4_1")) == 16
-    assert machine.vector_bytes(host("Linux x86_64", "sse4_1", "avx", "avx2")) == 32
-    assert machine.vector_bytes(host("Linux x86_64", "avx", "avx2", *avx512)) == 64
-    assert machine.vector_bytes(host("Linux x86_64", "avx", "avx2", "avx512f")) == 32
+    assert machine.vector_bytes(host("Linux x86_64", "sse4_1", *HASWELL)) == 32
+    assert machine.vector_bytes(host("Linux x86_64", *HASWELL, *avx512)) == 64
+    assert machine.vector_bytes(host("Linux x86_64", *HASWELL, "avx512f")) == 32
+
+
+@pytest.mark.parametrize("masked", ["bmi2", "movbe", "abm", "popcnt"])
+def test_what_a_virtual_machine_masks_is_not_used(masked: str) -> None:
+    """LLVM uses all that Haswell had for code with AVX2."""
+    flags = [flag for flag in HASWELL if flag != masked]
+
+    assert machine.vector_bytes(host("Linux x86_64", *flags)) == 16
+    assert "avx2" not in machine.flags_of(host("Linux x86_64", *flags))
+    assert set(HASWELL) <= set(machine.flags_of(host("Linux x86_64", *HASWELL)))
 
 
 def test_code_asks_for_the_flags_it_was_compiled_for_and_no_others() -> None:
-    found = {each.name for each in machine.requirements(host("Linux x86_64", "sse4_1", "avx", "fma", "amx_tile"))}
-    assert found == {"sse4_1", "avx", "fma"}
+    flags = ("sse4_1", "sse4_2", "popcnt", "avx", "fma")
+    found = {each.name for each in machine.requirements(host("Linux x86_64", *flags, "amx_tile"))}
+    assert found == set(flags)
 
 
 def test_a_missing_linker_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,19 @@ def cumulate(d: Drawn) -> None:
     d.then("CumSum", d.array(d.draw.randrange(len(d.shape)), np.int64), reverse=d.draw.choice((0, 1)))
 
 
+def gather(d: Drawn) -> None:
+    axis = d.draw.randrange(len(d.shape))
+    places = [d.draw.randrange(-d.shape[axis], d.shape[axis]) for _ in range(d.draw.choice((1, 4)))]
+    shape = (*d.shape[:axis], len(places), *d.shape[axis + 1 :])
+    d.then("Gather", d.array(places, np.int64), shape=shape, axis=axis)
+
+
+def whole(d: Drawn) -> None:
+    if np.prod(d.shape) > 1:
+        axes = list(range(len(d.shape)))
+        d.then("ReduceMax", d.array(axes, np.int64), shape=(1,) * len(d.shape))
+
+
 STEPS: tuple[Step, ...] = (
     unary,
     unary,
@@ -145,6 +158,8 @@ STEPS: tuple[Step, ...] = (
     depthwise,
     resize,
     cumulate,
+    gather,
+    whole,
 )
 
 
@@ -195,6 +210,6 @@ def test_a_random_group_gives_what_the_reference_gives(seed: int, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 300))
+@pytest.mark.parametrize("seed", range(8, 300))
 def test_many_random_groups_give_what_the_reference_gives(seed: int, tmp_path: Path) -> None:
     check(seed, tmp_path)

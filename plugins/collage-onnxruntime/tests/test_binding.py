@@ -151,7 +151,12 @@ def test_a_binding_keeps_nothing_that_a_run_allocated(kernels: HostKernels, monk
     assert isinstance(loaded, kernel.OnnxRuntimeKernel), loaded
     made: list[Any] = []
     new = loaded._session.io_binding
-    monkeypatch.setattr(loaded._session, "io_binding", lambda: made.append(new()) or made[-1])
+
+    def noted() -> Any:
+        made.append(new())
+        return made[-1]
+
+    monkeypatch.setattr(loaded._session, "io_binding", noted)
     inputs, outputs = ([Buffer(spec) for spec in specs] for specs in (what.function.inputs, what.function.outputs))
     call = loaded.bind(inputs, outputs, None)
     inputs[0].put(np.arange(6, dtype=np.float32))

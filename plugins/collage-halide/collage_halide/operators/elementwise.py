@@ -115,7 +115,7 @@ def _is_infinite(op: Op, x: Sequence[Expr]) -> Expr:
 def _modulo(op: Op, x: Sequence[Expr]) -> Expr:
     """Return the remainder with the sign of the divisor, or with that of the dividend if `fmod`."""
     a, b = x
-    rest = hl.mod_round_to_zero(a, f.no_zero(b))
+    rest = hl.mod_round_to_zero(a, f.divisor(b))
     if op.attribute("fmod", 0) or a.type().is_uint():
         return rest
     zero = f.like(a, 0)

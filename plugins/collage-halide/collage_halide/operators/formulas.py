@@ -118,11 +118,29 @@ def multiplied(x: Expr, times: int) -> Expr:
     return half * half * x if times % 2 else half * half
 
 
+def finite(x: Expr) -> Expr:
+    """Return a number, 0 in place of an infinite one."""
+    return hl.select(hl.abs(x) == like(x, math.inf), like(x, 0.0), x)
+
+
 def quotient(a: Expr, b: Expr) -> Expr:
-    """Return a / b; of integers, rounded towards zero."""
-    return a / b if a.type().is_float() else hl.div_round_to_zero(a, no_zero(b))
+    """Return a / b; of integers, rounded towards zero, and the smallest number by -1 is itself, as in NumPy."""
+    if a.type().is_float():
+        return a / b
+    rounded = hl.div_round_to_zero(a, divisor(b))
+    if a.type().is_uint():
+        return rounded
+    unsigned = hl.UInt(a.type().bits())
+    negative = hl.cast(a.type(), hl.cast(unsigned, hl.i32(0)) - hl.cast(unsigned, a))
+    return hl.select(b == like(b, -1), negative, rounded)
 
 
-def no_zero(divisor: Expr) -> Expr:
-    """Return a divisor, 1 in place of 0: beyond the end of a row vectors hold 0, and processors trap."""
-    return hl.select(divisor == like(divisor, 0), like(divisor, 1), divisor)
+def divisor(b: Expr) -> Expr:
+    """Return an integer to divide by: 1 in place of 0 and of -1, by which processors trap.
+
+    Beyond the end of a row vectors hold 0; the smallest number divided by -1 is none.
+    """
+    traps = b == like(b, 0)
+    if not b.type().is_uint():
+        traps = traps | (b == like(b, -1))
+    return hl.select(traps, like(b, 1), b)

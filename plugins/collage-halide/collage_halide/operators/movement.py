@@ -34,7 +34,7 @@ def _transpose(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
             own[axis] = index[place]
         return source.at(own)
 
-    moved = scope.moved(op.result(), source.kind, element, source.cost)
+    moved = scope.moved(op.result(), op.result_kind(), element, source.cost)
     moved.scattered = scatters or source.scattered
     return [moved]
 
@@ -122,7 +122,8 @@ def _position(chosen: Value, index: Sequence[Index], extent: int) -> Index:
         zero, end = chosen.kind.constant(0), chosen.kind.constant(extent)
         expression = hl.select(expression < zero, expression + end, expression)
     loops = frozenset[str]().union(*(each.loops for each in index))
-    return computed(expression, f"{id(chosen)}:" + ",".join(each.key for each in index), loops, extent)
+    key = f"{id(chosen)}:{extent}:" + ",".join(each.key for each in index)
+    return computed(expression, key, loops, extent)
 
 
 def _gather(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:

@@ -104,7 +104,8 @@ def _log_sum_exp(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     kind = op.kind(0).wide
     if not axes or not source.shape:
         return [scope.pointwise(op.result(), op.result_kind(), [source], lambda x: x, 1)]
-    most = over(scope, "max", source, axes, kind, lambda x, at: x)
+    largest = over(scope, "max", source, axes, kind, lambda x, at: x)
+    most = scope.kept(scope.pointwise(largest.shape, kind, [largest], f.finite, 2), 1)
     total = over(scope, "sum", source, axes, kind, lambda x, at: f.exp(x - most.at(at)), work=DEAR)
     whole = scope.pointwise(most.shape, op.result_kind(), [total, most], lambda a, b: f.log(a) + b, DEAR)
     return [whole.reshaped(op.result())]
@@ -144,20 +145,26 @@ def _softmax(logarithm: bool) -> Operator:
         inverse = scope.kept(scope.pointwise(total.shape, kind, [total], lambda t: f.like(t, 1.0) / t, 4), 1)
         return [scope.pointwise(shape, op.result_kind(), [grown, inverse], lambda x, by: x * by, 1)]
 
-    return Operator(define=define, check=_check_softmax)
+    return Operator(define=define, check=_check_row)
 
 
-def _check_softmax(op: Op) -> None:
+def _check_row(op: Op) -> None:
     if not op.shape(0) or 0 in op.shape(0):
         raise Refused(f"{op.name} of a scalar, or of an empty tensor")
 
 
 def standardised(
-    scope: Scope, source: Value, axes: Sequence[int], epsilon: float, *, centred: bool = True
+    scope: Scope,
+    source: Value,
+    axes: Sequence[int],
+    epsilon: float,
+    *,
+    centred: bool = True,
+    of_deviation: bool = False,
 ) -> tuple[Value, Value, Value | None]:
     """Return elements less the mean of their row, what to multiply that with (one over the deviation), and the mean.
 
-    Two passes over the row, as the reference's; the mean first.
+    Two passes over the row, as the reference's; the mean first. Epsilon is added to the variance, or to the deviation.
     """
     kind = source.kind.wide
     count = float(math.prod(source.shape[axis] for axis in axes))
@@ -171,13 +178,12 @@ def standardised(
         mean = mean_of(over(scope, "sum", source, axes, kind, lambda x, at: x))
         less = scope.pointwise(source.shape, kind, [source, mean], lambda x, m: x - m, 1)
     squares = over(scope, "sum", less, axes, kind, lambda x, at: x * x, work=2)
-    inverse = scope.pointwise(
-        squares.shape,
-        kind,
-        [mean_of(squares)],
-        lambda x: f.like(x, 1.0) / hl.sqrt(x + f.like(x, epsilon)),
-        8,
-    )
+
+    def inverted(x: Expr) -> Expr:
+        small = f.like(x, epsilon)
+        return f.like(x, 1.0) / (hl.sqrt(x) + small if of_deviation else hl.sqrt(x + small))
+
+    inverse = scope.pointwise(squares.shape, kind, [mean_of(squares)], inverted, 8)
     return less, scope.kept(inverse, 1), mean
 
 
@@ -252,7 +258,7 @@ def _mean_variance(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     source = scope.kept(given(operands, 0))
     rank = len(source.shape)
     axes = sorted(axis % rank for axis in op.attribute("axes", (0, 2, 3)))
-    less, inverse, _ = standardised(scope, source, axes, 1e-9)
+    less, inverse, _ = standardised(scope, source, axes, 1e-9, of_deviation=True)
     return [_scaled(scope, op, less, inverse, None, None)]
 
 
@@ -316,10 +322,10 @@ REDUCTIONS: Mapping[str, Operator] = MappingProxyType(
         "GroupNormalization": Operator(define=_group_normalization, check=_check_group_normalization),
         "InstanceNormalization": Operator(define=_instance_normalization, check=_check_spatial),
         "LRN": Operator(define=_local_response, check=_check_spatial),
-        "LayerNormalization": Operator(define=_layer_normalization, check=_check_softmax),
+        "LayerNormalization": Operator(define=_layer_normalization, check=_check_row),
         "LogSoftmax": _softmax(logarithm=True),
-        "LpNormalization": Operator(define=_norm, check=_check_softmax),
-        "MeanVarianceNormalization": Operator(define=_mean_variance, check=_check_softmax),
+        "LpNormalization": Operator(define=_norm, check=_check_row),
+        "MeanVarianceNormalization": Operator(define=_mean_variance, check=_check_row),
         "RMSNormalization": Operator(define=_rms_normalization, check=_check_first_only),
         "ReduceL1": _reduced("sum", lambda x: hl.cast(x.type(), hl.abs(x))),
         "ReduceL2": _reduced("sum", lambda x: x * x, lambda x, n: hl.sqrt(x), types=FLOATS),

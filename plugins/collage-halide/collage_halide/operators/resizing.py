@@ -24,7 +24,7 @@ from collage_halide.values import Value
 
 MOST_TAPS = 16
 _SMALL_FACTOR = 8
-"""Up to this factor weights are chosen by the place in a period, which folds to numbers where a loop is unrolled."""
+"""Up to this factor weights are chosen by the place in a period, from numbers."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

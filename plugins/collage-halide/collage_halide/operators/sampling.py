@@ -36,11 +36,11 @@ def _grid_sample(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     def element(index: At) -> Expr:
         point = (index[0], *index[2:])
         loops = frozenset[str]().union(*(each.loops for each in point))
-        key = f"grid{id(grid)}:" + ",".join(each.key for each in point)
+        key = ",".join(each.key for each in point)
         total: Expr = None
-        for number, corner in enumerate(itertools.product(*corners)):
+        for corner in itertools.product(*corners):
             places = [
-                computed(place.at(point), f"{key}:{number}:{axis}", loops, extents[axis], promised=True)
+                computed(place.at(point), f"{id(place)}:{key}", loops, extents[axis], promised=True)
                 for axis, (place, _) in enumerate(corner)
             ]
             value = source.wide((*index[:2], *places))

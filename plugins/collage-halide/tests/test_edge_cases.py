@@ -1,0 +1,120 @@
+"""Groups at the edges: narrow types, one element or none, several readers of one value, numbers that trap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from collage_testing.kit.host_kernels import HostKernels
+from collage_testing.kit.written import written
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "a = Sigmoid(x) y = Transpose<perm=[1,0]>(a)",
+        "a = Exp(x) b = Mul(a, a) y = Add(b, a)",
+        "a = Tanh(x) b = Transpose<perm=[1,0]>(a) y = Transpose<perm=[1,0]>(b)",
+        "a = Softmax<axis=-1>(x) b = Relu(a) y = Transpose<perm=[1,0]>(b)",
+    ],
+    ids=["transposed", "several readers", "twice", "softmax"],
+)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_types_are_written_as_they_are(dtype: str, body: str, kernels: HostKernels) -> None:
+    """Stages between operators may be float32; outputs may not, for there is no room."""
+    what = written(f"g ({dtype}[30,30] x) => ({dtype}[30,30] y) {{ {body} }}")
+    [spec] = what.function.inputs
+    x = RNG.standard_normal((30, 30)).astype(spec.numpy_dtype)
+
+    kernels.check(what, {"x": x}, tolerance=2e-2 if dtype == "bfloat16" else 2e-3)
+
+
+@pytest.mark.parametrize(("dtype", "stash"), [("double", 1), ("float", 1), ("float16", 1)])
+def test_further_outputs_of_a_norm_have_their_own_type(dtype: str, stash: int, kernels: HostKernels) -> None:
+    what = written(
+        f"g ({dtype}[6,40] x, {dtype}[40] s) => ({dtype}[6,40] y, float[6,1] mean, float[6,1] inverse) {{"
+        f" y, mean, inverse = LayerNormalization<axis=-1, stash_type={stash}>(x, s) }}"
+    )
+    x, s = (RNG.standard_normal(shape).astype(spec.numpy_dtype) for shape, spec in
+            zip(((6, 40), (40,)), what.function.inputs, strict=True))  # fmt: skip
+
+    kernels.check(what, {"x": x, "s": s}, tolerance=5e-3 if dtype == "float16" else 1e-4)
+
+
+def test_one_index_counts_from_the_ends_of_several_values(kernels: HostKernels) -> None:
+    what = written(
+        "g (float[6] x, int64[3] i) => (float[3] y) <int64[1] zero = {0}, int64[1] four = {4}> {"
+        " r = Relu(x) a = Slice(r, zero, four, zero) p = Gather(a, i) q = Gather(r, i) y = Sub(p, q) }"
+    )
+    kernels.check(what, {"x": np.arange(1, 7, dtype=np.float32), "i": np.array([-1, -2, 0])})
+
+
+@pytest.mark.parametrize("other", ['mode="nearest"', "align_corners=1", 'padding_mode="border"'])
+def test_one_grid_samples_in_several_ways(other: str, kernels: HostKernels) -> None:
+    what = written(
+        "g (float[1,2,7,9] x, float[1,4,5,2] grid) => (float[1,2,4,5] y) {"
+        f' r = Abs(x) a = GridSample<mode="linear">(r, grid) b = GridSample<{other}>(r, grid) y = Sub(a, b) }}'
+    )
+    grid = RNG.uniform(-1.2, 1.2, (1, 4, 5, 2)).astype(np.float32)
+    kernels.check(what, {"x": RNG.standard_normal((1, 2, 7, 9)).astype(np.float32), "grid": grid})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "body"),
+    [
+        ("float[1,16,1,1] x, float[1,16,1,1] w", "float[1,1,1,1] y", "a = Relu(x) y = Conv(a, w)"),
+        ("float[1,1,2,2] x", "float[1,1,1,1] y", "y = MaxPool<kernel_shape=[3,3], pads=[1,1,1,1], strides=[3,3]>(x)"),
+        ("float[30,30] x", "float r", "a = Exp(x) b = Transpose<perm=[1,0]>(a) r = ReduceMax<keepdims=0>(b)"),
+        ("float[1,1,5,5] x, float[1,1,1,2] g", "float[1,1,1,1] y", "y = GridSample(x, g)"),
+    ],
+    ids=["scores", "pooling", "maximum", "point"],
+)
+def test_results_of_one_element(inputs: str, outputs: str, body: str, kernels: HostKernels) -> None:
+    what = written(f"g ({inputs}) => ({outputs}) {{ {body} }}")
+    feeds = {spec.name: RNG.uniform(-1, 1, spec.static_shape).astype(np.float32) for spec in what.function.inputs}
+
+    kernels.check(what, feeds)
+
+
+@pytest.mark.parametrize(("shape", "to"), [([0, 3], [0]), ([2, 0], [0]), ([0, 3], [3, 0, 2]), ([3, 0], [0, 7])])
+def test_what_is_empty_has_any_shape_that_is(shape: list[int], to: list[int], kernels: HostKernels) -> None:
+    what = written(
+        f"g (float{shape} x) => (float{to} y) {{ a = Relu(x) y = Reshape<allowzero=1>(a, to) }}",
+        {"to": np.array(to)},
+    )
+    kernels.check(what, {"x": np.zeros(shape, np.float32)})
+
+
+def test_the_deviation_of_small_numbers_counts(kernels: HostKernels) -> None:
+    """ONNX adds the epsilon of MeanVarianceNormalization to the deviation, not to the variance."""
+    what = written("g (float[1,3,4,4] x) => (float[1,3,4,4] y) { y = MeanVarianceNormalization(x) }")
+
+    kernels.check(what, {"x": (1e-5 * RNG.standard_normal((1, 3, 4, 4))).astype(np.float32)}, tolerance=1e-3)
+
+
+def test_the_logarithm_of_a_sum_with_infinity_is_infinite(kernels: HostKernels) -> None:
+    what = written("g (float[3,40] x) => (float[3,1] y) <int64[1] axes = {1}> { y = ReduceLogSumExp(x, axes) }")
+    x = RNG.standard_normal((3, 40)).astype(np.float32)
+    x[0, 7], x[1, 5] = np.inf, -np.inf
+
+    kernels.check(what, {"x": x})
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize(("operator", "least"), [("Div", None), ("Mod", 0), ("Mod<fmod=1>", 0)])
+def test_the_smallest_number_divided_by_minus_one_ends_no_process(
+    operator: str, least: int | None, dtype: str, kernels: HostKernels
+) -> None:
+    what = written(f"g ({dtype}[70] x, {dtype}[70] by) => ({dtype}[70] y) {{ y = {operator}(x, by) }}")
+    [artifact, *_] = kernels.lowered(what)
+    smallest = np.iinfo(dtype).min
+    x: np.ndarray[Any, Any] = np.full(70, smallest, dtype)
+    x[1::2] = 7
+    [y] = kernels.run(what, artifact, {"x": x, "by": np.full(70, -1, dtype)})
+
+    assert set(y[::2].tolist()) == {smallest if least is None else least}
+    assert set(y[1::2].tolist()) == {-7 if least is None else 0}
