@@ -118,3 +118,19 @@ def test_the_smallest_number_divided_by_minus_one_ends_no_process(
 
     assert set(y[::2].tolist()) == {smallest if least is None else least}
     assert set(y[1::2].tolist()) == {-7 if least is None else 0}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's
+@pytest.mark.parametrize("operator", ["Sigmoid", "Exp", "Log", "Softplus", "Tanh", "Gelu"])
+def test_infinities_come_out_of_finite_numbers_behind_a_convolution(operator: str, kernels: HostKernels) -> None:
+    """Products are fused with additions there, for which LLVM takes for granted that no number is infinite."""
+    what = written(
+        f"g (float[1,1,4,8] x) => (float[1,1,4,8] y) {{ c = Conv(x, w) y = {operator}(c) }}",
+        {"w": np.ones((1, 1, 1, 1), np.float32)},
+    )
+    x = RNG.uniform(-90, 90, 32)
+    x[:9] = 0, -2e9, -1e30, -3e38, 2e9, 1e30, 3e38, 200, -200
+    [y] = kernels.run(what, kernels.lowered(what)[0], {"x": x.astype(np.float32).reshape(1, 1, 4, 8)})
+    [right] = what.expected({"x": x.astype(np.float32).reshape(1, 1, 4, 8)})
+
+    np.testing.assert_allclose(y, np.asarray(right), rtol=1e-4, atol=1e-6)

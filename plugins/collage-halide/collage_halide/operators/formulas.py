@@ -1,7 +1,9 @@
 """Functions of numbers that Halide lacks, or computes otherwise at the ends of a type's range.
 
 Halide's `exp`, `log` and `erf` (`src/IROperator.cpp`) are polynomials that vectorise; they are undefined or wrong for
-infinities, NaN and subnormal numbers, which masks and badly scaled models hold.
+infinities, NaN and subnormal numbers, which masks and badly scaled models hold. What gives infinities is computed as
+written in groups with convolutions, too, where products are fused with additions (`Scope.strict`): LLVM takes for
+granted there that there are none.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def exp(x: Expr) -> Expr:
     """Return e to the power x; Halide's is right up to where its exponent fits 32 bits, and for no NaN."""
     if is_double(x):
         return hl.exp(x)
-    return hl.select(x < hl.f32(100.0), hl.exp(x), x + hl.f32(math.inf))
+    return hl.strict_float(hl.select(x < hl.f32(100.0), hl.exp(x), x + hl.f32(math.inf)))
 
 
 def log(x: Expr) -> Expr:
@@ -42,7 +44,7 @@ def log(x: Expr) -> Expr:
     normal = hl.log(hl.select(small, x * hl.f32(2.0**24), x)) - hl.select(small, hl.f32(24 * math.log(2)), hl.f32(0.0))
     strange = hl.is_nan(x) | (x == hl.f32(math.inf))
     below = hl.select(x < hl.f32(0.0), hl.f32(math.nan), hl.select(x == hl.f32(0.0), hl.f32(-math.inf), normal))
-    return hl.select(strange, x, below)
+    return hl.strict_float(hl.select(strange, x, below))
 
 
 def erf(x: Expr) -> Expr:
