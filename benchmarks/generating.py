@@ -69,7 +69,7 @@ def generated(step: Call, text: int = 0) -> Iterator[tuple[int, float]]:
 
 
 def turns(contender: str, folder: Path) -> Iterator[list[tuple[int, float]]]:
-    """Get a contender ready, then generate all texts; yield nothing first, then what `generated` does, by turn."""
+    """Yield nothing once a contender is ready, then the steps of all texts, as of `generated`, by turn."""
     step = session_of(contender, folder)
     yield []
     for text in range(TEXTS):

@@ -18,13 +18,13 @@ from collage_halide.scope import Scope
 from collage_halide.values import CHEAP, DEAR, Number, Value
 
 Expr = Any
-Formula: TypeAlias = Callable[[Op, Sequence[Expr]], Expr]
+OfNode: TypeAlias = Callable[[Op, Sequence[Expr]], Expr]
 """Returns an element of the result from the operands' elements; 16-bit floats come as float32."""
 
 _WIDE_FLOATS = FLOATS - {"f64"}
 
 
-def _elementwise(formula: Formula, types: frozenset[str] = FLOATS, cost: int = CHEAP, **more: Any) -> Operator:
+def _elementwise(formula: OfNode, types: frozenset[str] = FLOATS, cost: int = CHEAP, **more: Any) -> Operator:
     def define(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
         present = [each for each in operands if each is not None]
         return [scope.pointwise(op.result(), op.result_kind(), present, lambda *x: formula(op, x), cost)]

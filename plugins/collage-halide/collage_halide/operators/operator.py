@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from collage_halide.elements import EVERY, FLOATS
+from collage_halide.elements import FLOATS
 from collage_halide.op import Op
 from collage_halide.scope import Scope
 from collage_halide.values import Value
@@ -49,6 +49,3 @@ def given(operands: Operands, place: int) -> Value:
 def optional(operands: Operands, place: int) -> Value | None:
     """Return an operand; None if it is left out."""
     return operands[place] if place < len(operands) else None
-
-
-__all__ = ["EVERY", "FLOATS", "Check", "Define", "Operands", "Operator", "anything", "given", "optional"]
