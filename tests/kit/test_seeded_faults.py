@@ -48,7 +48,7 @@ FOUND = {
     "RaisesInPredicate": r"predicate of 'Relu' failed: IndexError.*Answer Supported\(\).*\(collage_register_pred",
 }
 """What is said of each plugin that can be checked as an object."""
-BY_DEFAULT = ("IgnoresThreads", "RaisesInPredicate", "WrongDtype", "WrongForNegatives")
+BY_DEFAULT = ("RaisesInPredicate", "WrongDtype", "WrongForNegatives")
 """Those that the default run looks for; each takes seconds."""
 
 
@@ -94,6 +94,7 @@ def test_a_fingerprint_that_is_the_same_for_every_version_is_named(
     assert check_plugin(load_toolchain("seeded"), models()).ran == RAN
 
 
+@pytest.mark.slow
 def test_an_error_in_a_plugins_code_has_its_file_and_line() -> None:
     class Fails(seeded_faults.Sound):
         def relu(self, x: seeded_faults.Array, y: seeded_faults.Array, threads: int) -> None:
@@ -103,6 +104,7 @@ def test_an_error_in_a_plugins_code_has_its_file_and_line() -> None:
         check_plugin(Toolchain("seeded", Fails()), models())
 
 
+@pytest.mark.slow
 def test_weights_in_a_file_and_another_number_of_threads_are_tried() -> None:
     seen: set[tuple[str, int]] = set()
 

@@ -54,10 +54,7 @@ class Session:
 
     Attributes:
         verified: Whether its outputs were compared with the reference's since it was loaded.
-        runs_until_bound: Runs with inputs of the same shapes after which all further ones are alike.
     """
-
-    runs_until_bound: int = 1
 
     def __init__(
         self, executable: Executable, *, shared: SharedMemory | None = None, blocks: SharedBlocks | None = None
@@ -107,6 +104,11 @@ class Session:
     def get_outputs(self) -> list[NodeArg]:
         """Return the model's outputs in order."""
         return [described_value(value, self._executable.spec(value)) for value in self._executable.outputs]
+
+    @property
+    def runs_until_bound(self) -> int:
+        """Runs with inputs of the same shapes after which all further ones are alike."""
+        return 1
 
     @property
     def output_bytes(self) -> int:

@@ -21,6 +21,7 @@ def reference() -> Toolchain:
     return load_toolchain("reference")
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_on_every_operator(reference: Toolchain) -> None:
     conformance = check_plugin(reference, operator_models())
 

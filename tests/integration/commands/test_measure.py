@@ -62,6 +62,7 @@ def test_targets_that_take_a_kernel_are_timed_and_the_others_say_why_not(folder:
     assert [each["cost_us"] for each in timed] == sorted(each["cost_us"] for each in timed)
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_kept_where_searches_find_it(folder: Path) -> None:
     report(folder, "--nodes", "third", "--rounds", "2")
     with open_database(str(folder / "db"), read_only=True) as store:

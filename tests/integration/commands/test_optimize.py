@@ -77,6 +77,7 @@ def in_steps(contenders: Sequence[Contender], *, rounds: int, on_burst: Callable
     return found
 
 
+@pytest.mark.slow
 def test_kernels_cost_what_they_take_in_place_and_a_certificate_is_of_the_costs_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

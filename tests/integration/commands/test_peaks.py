@@ -78,6 +78,7 @@ def test_a_later_run_measures_no_peak_again(first: Optimized, folder: Path, monk
     assert again.record.limit == first.record.limit
 
 
+@pytest.mark.slow
 @pytest.mark.guards(
     "the machine's peaks cannot be measured",
     "the plan is made all the same; the report says why the estimate is missing",

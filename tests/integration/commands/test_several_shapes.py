@@ -170,6 +170,7 @@ def test_what_several_shapes_do_not_allow_is_said(tmp_path: Path, collage: Colla
         product.optimize(model, input_shapes=[{"x": (1, 4, 16, 16)}, {"x": (2, 4, 16, 16)}], **TINY)
 
 
+@pytest.mark.slow
 def test_a_package_of_several_plans_runs_without_one_of_its_toolchains(made: Path, tmp_path: Path) -> None:
     targets = [target for plan in load_package(made / "cnn.collage").plans for target in plan.targets.values()]
     gone = targets[0].toolchain

@@ -35,6 +35,11 @@ class ChoosingSession(Session, abc.ABC):
         """The session of `run_bound` and the like."""
         return self._current
 
+    @property
+    def runs_until_bound(self) -> int:
+        """See `Session.runs_until_bound`."""
+        return self._current.runs_until_bound
+
     @abc.abstractmethod
     def session_for(self, feeds: Mapping[str, Any]) -> Session:
         """Return the session that runs inputs of these shapes.

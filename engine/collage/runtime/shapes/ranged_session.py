@@ -59,7 +59,6 @@ class RangedSession(ChoosingSession):
 
     Attributes:
         verified: As of `Session`.
-        runs_until_bound: As of `Session`.
     """
 
     def __init__(self, executable: Executable, *, strict: bool = False, shared: SharedMemory | None = None) -> None:
@@ -91,7 +90,6 @@ class RangedSession(ChoosingSession):
         self._came: dict[tuple[int, ...], int] = {}
         self._has_few_values = len(executable.inputs) + len(executable.outputs) <= _FEW_VALUES
         self._by_reference = self._referring() if len(typical.bound_steps) == 1 and executable.is_on_host else None
-        self.runs_until_bound = 1 + (_BOUND_AT if self._by_reference is not None and self._has_few_values else 0)
 
     def holds(self, feeds: Mapping[str, Any]) -> bool:
         """Return whether the sizes of these inputs are within the ranges.
@@ -131,6 +129,11 @@ class RangedSession(ChoosingSession):
     def get_outputs(self) -> list[NodeArg]:
         """Return the model's outputs in order; extents that vary are expressions of the inputs' dimensions."""
         return [described_value(value) for value in self._executable.outputs]
+
+    @property
+    def runs_until_bound(self) -> int:
+        """See `Session.runs_until_bound`."""
+        return 1 + _BOUND_AT if self._by_reference is not None and self._has_few_values else 1
 
     @property
     def output_bytes(self) -> int:
