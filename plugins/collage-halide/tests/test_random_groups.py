@@ -92,6 +92,8 @@ def pad(d: Drawn) -> None:
 
 def cut(d: Drawn) -> None:
     axis = max(range(len(d.shape)), key=lambda each: d.shape[each])
+    if d.shape[axis] == 1:
+        return  # nothing would be left
     backwards = d.draw.random() < 0.3
     start, end, step = (-1, -d.shape[axis], -1) if backwards else (1, d.shape[axis], 2)
     extent = len(range(d.shape[axis])[start:end:step])
