@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import json
 import math
 import statistics
@@ -172,15 +173,16 @@ def chosen(groups: Iterable[Group], count: int = COUNT, of_a_kind: int = OF_A_KI
 def extracted(prepared: Prepared, group: Group) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """Return a group as a model of its own, and its inputs as the whole model computes them.
 
+    A listed group stays the same, whatever `collage-halide` proposes by now.
+
     Raises:
-        ValueError: If the model has no such group any more.
+        ValueError: If the model has no such nodes any more.
     """
     graph = prepared.graph()
-    wanted = frozenset(group.nodes)
-    for sub_graph in proposed(graph):
-        nodes = sub_graph.nodes & graph.needs_kernel
-        if frozenset(graph.names[index] for index in iterate_bits(nodes)) == wanted:
-            function = kernel_function(sub_graph, "group")
-            names = [spec.name for spec in function.inputs]
-            return onnx_ir.to_proto(function.model), prepared.values(graph.model, names)
-    raise ValueError(f"{group.model} has no group of the nodes {', '.join(sorted(wanted))}")
+    missing = sorted({*group.nodes} - {*graph.names})
+    if missing:
+        raise ValueError(f"{group.model} has no {', '.join(missing)}: list the groups anew")
+    nodes = functools.reduce(int.__or__, (1 << graph.names.index(name) for name in group.nodes))
+    function = kernel_function(SubGraph(graph, graph.completed(nodes)), "group")
+    names = [spec.name for spec in function.inputs]
+    return onnx_ir.to_proto(function.model), prepared.values(graph.model, names)

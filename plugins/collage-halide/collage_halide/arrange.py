@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +18,10 @@ TASKS = 4
 """Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
-SIDE_BY_SIDE = 4
-"""Results that are computed together from one vector."""
-LEAST_REUSED = 8
-"""Vectors that have to be the same for several results."""
+LATENCY = 8
+"""Multiplications that are under way at a time."""
+MOST_SIDE_BY_SIDE = 16
+"""Results that are summed up together from one vector."""
 LEAST_WORK = 32_768
 """Operations below which threads cost more than they bring."""
 
@@ -54,6 +55,21 @@ class _Region:
     whole: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tile:
+    """Sums that stay in registers together, as in a product of matrices.
+
+    Attributes:
+        axis: Axis of the sink along which what is loaded in vectors stays the same, as channels of a convolution.
+        results: Elements along it.
+        vectors: Vectors along the innermost axis.
+    """
+
+    axis: int
+    results: int
+    vectors: int
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class _Loops:
     """The loops of a sink.
@@ -75,55 +91,83 @@ class _Loops:
         nest, sink, func = self.nest, self.nest.sink, self.nest.func
         axes = [axis for axis, extent in enumerate(sink.shape) if extent > 1] or [len(sink.shape) - 1]
         last = axes[-1]
-        reused = self._reused(axes)
-        outer = [axis for axis in axes if axis in nest.shared and axis not in (last, reused)]
-        block = sink.shape[last]
-        loops: list[Any] = [sink.variables[axis] for axis in outer]
-        inner = [sink.variables[axis] for axis in axes if axis not in outer and axis != last]
-        x = sink.variables[last]
-        wanted = self._block(last, outer)
+        tile = self._tile(axes)
+        extents = list(sink.shape)
+        variables = list(sink.variables)
+        outer = [axis for axis in axes if axis in nest.shared and axis != last]
+        inner = [variables[axis] for axis in axes if axis not in outer and axis != last]
+        block, x = extents[last], variables[last]
+        loops: list[Any] = [variables[axis] for axis in outer if tile is None or axis != tile.axis]
+        wanted = self._block(last, outer) if tile is None else tile.vectors * _vector(block, self.lanes)
         if wanted < block or (nest.members and not outer):  # members need a loop to be inside of
             xo, x = hl.Var(f"{sink.name}_xo"), hl.Var(f"{sink.name}_xi")
-            func.split(sink.variables[last], xo, x, wanted, _tail(block, wanted))
+            func.split(variables[last], xo, x, wanted, _tail(block, wanted))
             loops.append(xo)
             block = wanted
-        outside = [variable for axis, variable in enumerate(sink.variables) if axis not in axes]
-        pieces = math.prod(sink.shape[axis] for axis in outer) * -(-sink.shape[last] // block)
+        if tile is not None:
+            ao, ai = hl.Var(f"{sink.name}_ao"), hl.Var(f"{sink.name}_ai")
+            func.split(variables[tile.axis], ao, ai, tile.results, _tail(extents[tile.axis], tile.results)).unroll(ai)
+            loops.append(ao)
+            inner.append(ai)
+            extents[tile.axis] = -(-extents[tile.axis] // tile.results)
+        outside = [variable for axis, variable in enumerate(variables) if axis not in axes]
+        pieces = math.prod(extents[axis] for axis in outer) * -(-extents[last] // block)
         at = self._order(loops, inner, x, outside, pieces)
         vectors = _vectorised(func, x, block, self.lanes, sink.name)
-        if reused is not None and vectors is not None:
-            _side_by_side(func, sink.variables[reused], sink.shape[reused], vectors, sink.name)
+        if tile is not None and vectors is not None:
+            func.unroll(vectors)
         rows = [axis for axis in axes if axis not in (*outer, last)]
         around = {*outer, last} if last in nest.shared else set(outer)
         for member, along in nest.members.items():
-            slides = bool(inner) and self._slides(member, rows[-1])
+            slides = bool(rows) and self._slides(member, rows[-1])
             inside = {*around, rows[-1]} if slides else around
             regions = []
             for each, extent in zip(along, member.shape, strict=True):
-                if each.tie in outer:
+                if tile is not None and each.tie == tile.axis:
+                    regions.append(_Region(tile.results, known=True))
+                elif each.tie in outer:
                     regions.append(_Region(1, known=True))
                 elif each.tie == last and last in nest.shared:
                     regions.append(_Region(block, known=True))
                 else:
                     still = not each.on & inside
                     regions.append(_Region(extent, known=still, whole=still))
-            _inside(member, regions, func, at, self.lanes, inner[-1] if slides else None)
+            beside = None if tile is None else next(axis for axis, each in enumerate(along) if each.tie == tile.axis)
+            _inside(member, regions, func, at, self.lanes, row=inner[-1] if slides else None, beside=beside)
 
-    def _reused(self, axes: Sequence[int]) -> int | None:
-        """Return the axis along which most of what is loaded in vectors stays the same, as channels of a convolution.
+    def _tile(self, axes: Sequence[int]) -> _Tile | None:
+        """Return how many sums stay in registers together, if there are sums that load the same vectors.
 
-        It is next to the innermost one, so that rows stay in the cache and a vector is loaded once for several results.
+        Of all tiles that fit, the one is taken with which the whole takes the least time, the larger of equals: a core
+        begins a multiplication and a load at a time, and the next sum of a register waits for the one before.
         """
-        sink, last = self.nest.sink, axes[-1]
-        if sink.reduction is not None:
+        nest, sink, last = self.nest, self.nest.sink, axes[-1]
+        if len(nest.members) != 1 or not {*axes} <= nest.shared or self.lanes == 1:
             return None
-        vectors = [loops for loops in sink.loads if sink.variables[last].name() in loops]
+        [(member, along)] = nest.members.items()
+        if member.role != "reduced" or not any(each.tie == last for each in along):
+            return None
+        ties = {each.tie: member.variables[axis].name() for axis, each in enumerate(along) if each.tie is not None}
+        vectors = [loops for loops in member.loads if ties[last] in loops]
+        lanes = _vector(sink.shape[last], self.lanes)
+        best: tuple[int, int, _Tile | None] = (0, 0, None)
         for axis in axes[:-1]:
-            same = sum(sink.variables[axis].name() not in loops for loops in vectors)
-            rest = self.nest.parallelism(self.nest.shared - {axis, last})
-            if same >= LEAST_REUSED and rest >= self.threads and sink.shape[axis] >= SIDE_BY_SIDE:
-                return axis
-        return None
+            if axis not in ties or not any(ties[axis] not in loops for loops in vectors):
+                continue
+            for count, results in itertools.product(range(1, MOST_SIDE_BY_SIDE + 1), repeat=2):
+                sums = count * results
+                if sums > self.sums or count * lanes > sink.shape[last] or not 1 < results <= sink.shape[axis]:
+                    continue
+                tiles = -(-sink.shape[axis] // results) * -(-sink.shape[last] // (count * lanes))
+                took = tiles * max(sums, count + results, LATENCY)
+                if best[2] is None or (took, -sums) < best[:2]:
+                    best = took, -sums, _Tile(axis, results, count)
+        return best[2]
+
+    @property
+    def sums(self) -> int:
+        """How many vectors of sums stay in registers: there are 32 where a vector has 16 lanes (AVX-512), else 16."""
+        return 20 if self.lanes == 16 else 12
 
     def _slides(self, member: Stage, axis: int) -> bool:
         """Return whether windows of the sink run over a member along an axis, so that rows can be computed in turn."""
@@ -179,7 +223,16 @@ class _Loops:
         return ti
 
 
-def _inside(member: Stage, regions: Sequence[_Region], sink: Any, at: Any, lanes: int, row: Any = None) -> None:
+def _inside(
+    member: Stage,
+    regions: Sequence[_Region],
+    sink: Any,
+    at: Any,
+    lanes: int,
+    *,
+    row: Any = None,
+    beside: int | None = None,
+) -> None:
     """Compute a stage inside a loop of its sink.
 
     Args:
@@ -189,6 +242,7 @@ def _inside(member: Stage, regions: Sequence[_Region], sink: Any, at: Any, lanes
         at: The loop.
         lanes: Elements in a vector.
         row: The loop inside which it is computed row by row, what rows share kept; None if it is computed as a whole.
+        beside: Axis whose sums stay in registers side by side.
     """
     func = member.func.compute_at(sink, at) if row is None else member.func.store_at(sink, at).compute_at(sink, row)
     for variable, region in zip(member.variables, regions, strict=True):
@@ -207,7 +261,11 @@ def _inside(member: Stage, regions: Sequence[_Region], sink: Any, at: Any, lanes
         return
     last = axes[-1]
     extent = regions[last].extent
-    _vectorised(func, member.variables[last], extent, lanes, member.name, known=regions[last].known)
+    vectors = _vectorised(func, member.variables[last], extent, lanes, member.name, known=regions[last].known)
+    if beside is not None:
+        func.unroll(member.variables[beside])
+        if vectors is not None:
+            func.unroll(vectors)
     if update is None or member.reduction is None:
         return
     size = _vector(extent, lanes)
@@ -218,27 +276,23 @@ def _inside(member: Stage, regions: Sequence[_Region], sink: Any, at: Any, lanes
     rvars = [*reversed(member.reduction)]
     rest = [member.variables[axis] for axis in reversed(range(len(regions))) if axis not in (last, member.scanned)]
     steps = -(-extent // size)
-    if steps <= MOST_UNROLLED:
+    if beside is not None:
+        result = member.variables[beside]
+        update.reorder(ui, uo, result, *rvars, *(each for each in rest if each is not result)).unroll(uo).unroll(result)
+    elif steps <= MOST_UNROLLED:
         update.reorder(ui, uo, *rvars, *rest).unroll(uo, steps, tail)
     else:
         update.reorder(ui, *rvars, uo, *rest)
 
 
-def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str, *, known: bool = True) -> tuple[Any, Any] | None:
-    """Run an innermost loop in vectors; return the loop over these and the one inside, or None if it is left alone."""
+def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str, *, known: bool = True) -> Any:
+    """Run an innermost loop in vectors; return the loop over these, or None if it is left alone."""
     size = _vector(extent, lanes)
     if size == 1:
         return None
     vo, vi = hl.Var(f"{name}_vo"), hl.Var(f"{name}_vi")
     func.split(x, vo, vi, size, _tail(extent, size) if known else hl.TailStrategy.GuardWithIf).vectorize(vi)
-    return vo, vi
-
-
-def _side_by_side(func: Any, variable: Any, extent: int, vectors: tuple[Any, Any], name: str) -> None:
-    """Compute several results along an axis for each vector."""
-    vo, vi = vectors
-    ao, ai = hl.Var(f"{name}_ao"), hl.Var(f"{name}_ai")
-    func.split(variable, ao, ai, SIDE_BY_SIDE, _tail(extent, SIDE_BY_SIDE)).reorder(vi, ai, vo, ao).unroll(ai)
+    return vo
 
 
 def _tail(extent: int, size: int) -> Any:

@@ -46,7 +46,7 @@ def _may_inline(group: Group) -> bool:
     found = {stage for stage in group.stages if stage.role == "kept" and stage.may_be_inlined}
     operations: dict[Stage, int] = {}
     for stage in group.stages:
-        copied = sum(operations[source] for source, _ in stage.reads if source in found)
+        copied = stage.repeats * sum(operations[source] for source, _ in stage.reads if source in found)
         if copied > MOST_COPIED:
             return False
         operations[stage] = stage.work + copied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -29,33 +30,54 @@ COMBINE: Mapping[str, Callable[[ElementType, Any, Any], Any]] = MappingProxyType
 """How two values become one; a maximum or minimum with NaN is NaN, as NumPy's."""
 
 
-def _better(sign: int, last: bool) -> Callable[[ElementType, Any, Any, Any, Any], Any]:
-    """Return whether an element takes the place of the held one.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Argument:
+    """Where the largest or smallest element is, the first or the last of equals; NaN before numbers, as in NumPy.
 
-    The first of equals, or the last one, wins; NaN before numbers, as in NumPy. Nothing is held at place -1.
+    Attributes:
+        sign: 1 for the largest, -1 for the smallest.
+        last: Whether the last of equals is wanted.
     """
 
-    def better(kind: ElementType, held: Any, known: Any, element: Any, at: Any) -> Any:
-        above = element > held if sign > 0 else element < held
-        equal = (element == held) & (at > known if last else at < known)
-        found = above | equal
-        if kind.is_float:
-            both = hl.is_nan(element) & hl.is_nan(held) & (at > known if last else at < known)
-            found = (found & ~hl.is_nan(held)) | (hl.is_nan(element) & ~hl.is_nan(held)) | both
-        return found | (known < 0)
+    sign: int
+    last: bool
 
-    return better
+    @property
+    def no_place(self) -> int:
+        """A place that all others are preferred to."""
+        return -1 if self.last else 2**31 - 1
+
+    def takes(self, kind: ElementType, held: Any, element: Any) -> Any:
+        """Return whether an element takes the place of the held one, where places rise from the one held at first."""
+        beyond = self._beyond(element, held)
+        if self.last:
+            beyond = beyond | (element == held)
+        if not kind.is_float:
+            return beyond
+        strange = hl.is_nan(element)  # no comparison tells: Halide takes the contrary of <= for >
+        return beyond | (strange if self.last else strange & ~hl.is_nan(held))
+
+    def better(self, kind: ElementType, held: Any, known: Any, element: Any, at: Any) -> Any:
+        """Return whether an element at any place takes that of the held one, whose place is known."""
+        nearer = at > known if self.last else at < known
+        equal = (element == held) & nearer
+        if not kind.is_float:
+            return self._beyond(element, held) | equal
+        strange, before = hl.is_nan(element), hl.is_nan(held)
+        return (strange & (~before | nearer)) | (~before & (self._beyond(element, held) | equal))
+
+    def _beyond(self, element: Any, other: Any) -> Any:
+        return element > other if self.sign > 0 else element < other
 
 
-ARGUMENTS: Mapping[str, Callable[[ElementType, Any, Any, Any, Any], Any]] = MappingProxyType(
+ARGUMENTS: Mapping[str, Argument] = MappingProxyType(
     {
-        "argmax": _better(1, last=False),
-        "argmin": _better(-1, last=False),
-        "last argmax": _better(1, last=True),
-        "last argmin": _better(-1, last=True),
+        "argmax": Argument(1, last=False),
+        "argmin": Argument(-1, last=False),
+        "last argmax": Argument(1, last=True),
+        "last argmin": Argument(-1, last=True),
     }
 )
-"""Whether an element takes the place of the held one, where the place of the largest or smallest is wanted."""
 
 
 def neutral(how: str, kind: ElementType) -> float | int:

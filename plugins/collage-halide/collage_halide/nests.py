@@ -78,16 +78,27 @@ def nests_of(group: Group, how: Arrangement, threads: int) -> list[Nest]:
 
 
 def _own_nest(stage: Stage) -> Nest:
-    """Return the nest of a sink; one that adds up is its own member, so that its sums stay in registers."""
+    """Return the nest of a sink; one that adds up is its own member, so that its sums stay in registers.
+
+    It has all of its elements: vectors round up what readers ask for, and of one element at an index that is loaded,
+    nobody knows whether there is as much behind it.
+    """
     shared = {axis for axis, extent in enumerate(stage.shape) if extent > 1 and axis != stage.scanned}
     if stage.reduction is None:
         if stage.role != "output":
-            stage.func.compute_root()
+            _compute_whole(stage, stage.func)
         return Nest(sink=stage, func=stage.func, shared=shared, members={})
     copy = stage.func.in_()
-    copy.compute_root()
+    _compute_whole(stage, copy)
     along = tuple(Along(axis if axis in shared else None, frozenset({axis})) for axis in range(len(stage.shape)))
     return Nest(sink=stage, func=copy, shared=shared, members={stage: along})
+
+
+def _compute_whole(stage: Stage, func: Any) -> None:
+    """Give the function that holds a stage loops of its own, over the whole stage."""
+    func.compute_root()
+    for variable, extent in zip(stage.variables, stage.shape, strict=True):
+        func.bound(variable, 0, extent)
 
 
 def _home(

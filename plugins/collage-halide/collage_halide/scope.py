@@ -40,7 +40,7 @@ class Scope:
         memo: Expressions of the stage that is being defined.
         stages: All stages, each after those it reads.
         places: Arguments, in the order of their first use.
-        strict: Whether floats are computed as written; products that are summed up may be fused with additions.
+        strict: Whether all floats are computed as written: products may be fused with additions where `fuse` says so.
     """
 
     def __init__(self, vector_bytes: int) -> None:
@@ -50,6 +50,7 @@ class Scope:
         self.strict = True
         self._vector_bytes = vector_bytes
         self._readers: list[Stage] = []
+        self._fused = False
 
     def lanes(self, kind: ElementType) -> int:
         """Return how many elements of a type a vector holds."""
@@ -68,9 +69,11 @@ class Scope:
         """Return a value each element of which is a formula of one element of each operand."""
         return Pointwise(shape, kind, operands, formula, self.memo, cost)
 
-    def moved(self, shape: Sequence[int], kind: ElementType, element: Element, cost: int = 0) -> Value:
+    def moved(
+        self, shape: Sequence[int], kind: ElementType, element: Element, cost: int = 0, *, phases: int = 1
+    ) -> Value:
         """Return a value whose elements are found by a function of the index."""
-        return Moved(shape, kind, element, self.memo, cost)
+        return Moved(shape, kind, element, self.memo, cost, phases)
 
     def kept(self, value: Value, least: int = KEPT_FROM) -> Value:
         """Return a value for several readers: as a stage, if computing or gathering it again costs more."""
@@ -79,7 +82,7 @@ class Scope:
         stage = self._stage("kept", value.shape, value.kind.wide, "kept")
         stage.may_be_inlined = value.cost < ALWAYS_KEPT_FROM
         with self._defining(stage, value.cost):
-            stage.func[_reversed(stage.variables)] = value.wide(stage.loops)
+            stage.func[_reversed(stage.variables)] = self._as_written(value.wide(stage.loops))
         stage.work = value.cost
         return stage
 
@@ -102,6 +105,7 @@ class Scope:
         cost = sum(value.cost for value in values)
         with self._defining(stage, cost):
             elements = tuple(value.at(stage.loops) for value in values)
+            elements = tuple(self._as_written(each) for each in elements)
             stage.func[_reversed(stage.variables)] = elements if len(elements) > 1 else elements[0]
         stage.work = cost
         for number, buffer in enumerate(stage.func.output_buffers()):
@@ -147,7 +151,7 @@ class Scope:
             lanes = PARTS * lanes if count >= 2 * PARTS * lanes and how in COMBINE else lanes
             return self._by_lanes(how, row, extents, kind, body, lanes, work)
         stage = self._stage("reduced", row, kind, "reduced")
-        self._define(stage, how, extents, body, work, None)
+        self._define(stage, how, extents, body, work, lambda at, own: own[0].expression)
         return stage
 
     def _by_lanes(
@@ -190,7 +194,7 @@ class Scope:
         def place_of_part(at: tuple[Index, ...], own: tuple[Index, ...]) -> Any:
             return last.element((*at, *own), 1)
 
-        self._define(stage, how, (lanes,), of_parts, CHEAP, place_of_part if argument else None)
+        self._define(stage, how, (lanes,), of_parts, CHEAP, place_of_part, rising=False)
         return stage
 
     def _folded(self, how: str, parts: Stage, lanes: int) -> Stage:
@@ -198,28 +202,51 @@ class Scope:
         stage = self._stage("lanes", (*parts.shape[:-1], lanes), parts.kind, "lanes")
         with self._defining(stage, CHEAP):
             first, second = (parts.at((*stage.loops[:-1], stage.loops[-1] + start)) for start in (0, lanes))
-            stage.func[_reversed(stage.variables)] = COMBINE[how](parts.kind, first, second)
+            stage.func[_reversed(stage.variables)] = self._as_written(COMBINE[how](parts.kind, first, second))
         return stage
 
     def _define(
-        self, stage: Stage, how: str, extents: Sequence[int], body: Body, work: int, place_of: Body | None
+        self,
+        stage: Stage,
+        how: str,
+        extents: Sequence[int],
+        body: Body,
+        work: int,
+        place_of: Body,
+        *,
+        rising: bool = True,
     ) -> None:
-        """Define a stage by its neutral value and one update."""
+        """Define a stage by its neutral value and one update.
+
+        Args:
+            stage: The stage.
+            how: See `reduced`.
+            extents: Extents of the reduced axes.
+            body: Returns what is reduced.
+            work: About how many operations that takes.
+            place_of: Returns its place, where the place of the largest or smallest is wanted.
+            rising: Whether places rise along the reduced axes.
+        """
         kind = stage.kind
         own, variables = _domain(stage.name, extents)
         here = _reversed(stage.variables)
         with self._defining(stage, work):
             element = body(stage.loops, own)
             if how in ARGUMENTS:
-                at = own[0].expression if place_of is None else place_of(stage.loops, own)
-                stage.func[here] = (kind.constant(neutral(how, kind)), hl.i32(-1))
+                argument, at = ARGUMENTS[how], place_of(stage.loops, own)
+                first = place_of(stage.loops, tuple(fixed(0) for _ in own)) if rising else hl.i32(argument.no_place)
+                stage.func[here] = (kind.constant(neutral(how, kind)), first)
                 held, known = (hl.Expr(stage.func[here][part]) for part in (0, 1))
-                better = ARGUMENTS[how](kind, held, known, element, at)
-                stage.func[here] = (hl.select(better, element, held), hl.select(better, at, known))
+                if rising:
+                    better = argument.takes(kind, held, element)
+                else:
+                    better = argument.better(kind, held, known, element, at)
+                better = self._as_written(better)
+                stage.func[here] = (hl.select(better, self._as_written(element), held), hl.select(better, at, known))
                 stage.part = 1
             else:
                 stage.func[here] = kind.constant(neutral(how, kind))
-                stage.func[here] = COMBINE[how](kind, hl.Expr(stage.func[here]), element)
+                stage.func[here] = self._as_written(COMBINE[how](kind, hl.Expr(stage.func[here]), element))
         stage.reduction = variables
         stage.work = work * math.prod(extents)
         if how in ARGUMENTS and stage.role == "reduced":
@@ -246,7 +273,7 @@ class Scope:
         with self._defining(stage, work):
             stage.func[_reversed(stage.variables)] = kind.constant(0)
             earlier = hl.select(domain.x > 0, hl.Expr(stage.func[_reversed(before)]), kind.constant(0))
-            stage.func[_reversed(places)] = earlier + element(tuple(own))
+            stage.func[_reversed(places)] = self._as_written(earlier + element(tuple(own)))
         stage.reduction = (domain.x,)
         stage.work = work + CHEAP
         return stage
@@ -273,6 +300,18 @@ class Scope:
         if self._readers:
             self._readers[-1].loads.append(frozenset[str]().union(*(each.loops for each in index)))
 
+    def fuse(self) -> None:
+        """Let products be fused with additions in the stage that is being defined."""
+        self.strict = False
+        self._fused = True
+
+    def _as_written(self, expression: Any) -> Any:
+        """Return an expression whose floats are computed as it is written, unless products are fused in it.
+
+        Where they may be, LLVM takes for granted that there are neither infinities nor NaN.
+        """
+        return expression if self._fused else hl.strict_float(expression)
+
     def _stage(self, stem: str, shape: Sequence[int], kind: ElementType, role: Role) -> Stage:
         return Stage(self, f"{stem}_{self.memo.number()}", tuple(shape) or (1,), kind, role)
 
@@ -281,6 +320,7 @@ class Scope:
         if operations > MOST_OPERATIONS:
             raise Refused(f"an element takes {operations} operations; Halide would compile it for minutes")
         self.memo.clear()
+        self._fused = False
         self._readers.append(stage)
         try:
             yield

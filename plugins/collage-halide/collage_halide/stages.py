@@ -67,6 +67,7 @@ class Stage(Value):
         scanned: Axis that it adds up along, if every part of the sum is a result.
         part: Which of several parts of an element readers get; None if it has one.
         work: About how many operations an element takes.
+        repeats: How often an element of it reads what it reads, at other places each time.
         may_be_inlined: Whether what is kept may be computed by each reader instead.
         seldom_kept: Whether that is the better guess.
         loads: Loops that each of its loads depends on.
@@ -88,6 +89,7 @@ class Stage(Value):
         self.part: int | None = None
         self.scanned: int | None = None
         self.work = CHEAP
+        self.repeats = 1
         self.may_be_inlined = True
         self.seldom_kept = False
         self.loads: list[frozenset[str]] = []

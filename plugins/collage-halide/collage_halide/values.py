@@ -61,10 +61,13 @@ class Value(abc.ABC):
     Attributes:
         cost: About how many operations an element takes.
         scattered: Whether elements that are side by side come from far apart in memory.
+        phases: Elements along the last axis after which another element of memory is read: every so many of them read
+            side by side.
     """
 
     cost = 0
     scattered = False
+    phases = 1
 
     def __init__(self, shape: Sequence[int], kind: ElementType) -> None:
         self.shape = tuple(shape)
@@ -169,14 +172,18 @@ class Moved(Value):
         element: Returns an element, in that type or the one that is computed in.
         memo: Keeps what was made.
         cost: About how many operations an element takes.
+        phases: See `Value`.
     """
 
-    def __init__(self, shape: Sequence[int], kind: ElementType, element: Element, memo: Memo, cost: int) -> None:
+    def __init__(
+        self, shape: Sequence[int], kind: ElementType, element: Element, memo: Memo, cost: int, phases: int = 1
+    ) -> None:
         super().__init__(shape, kind)
         self._element = element
         self._memo = memo
         self._number = memo.number()
         self.cost = cost
+        self.phases = phases
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element."""
@@ -212,6 +219,7 @@ class Pointwise(Value):
         self._own_cost = cost
         self.scattered = any(each.scattered for each in self._operands)
         self.cost = cost + sum(each.cost for each in self._operands)
+        self.phases = max((each.phases for each in self._operands if each.shape[-1:] == self.shape[-1:]), default=1)
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element."""

@@ -53,6 +53,25 @@ def test_one_index_counts_from_the_ends_of_several_values(kernels: HostKernels) 
     kernels.check(what, {"x": np.arange(1, 7, dtype=np.float32), "i": np.array([-1, -2, 0])})
 
 
+@pytest.mark.parametrize(
+    ("constants", "part", "extent"),
+    [
+        ("int64[1] at = {13}", "Gather<axis=2>(d, at)", 1),
+        ("int64[1] from = {13}, int64[1] to = {16}, int64[1] axis = {2}", "Slice(d, from, to, axis)", 3),
+    ],
+    ids=["one element", "the end"],
+)
+def test_what_is_read_in_part_is_computed_within_its_extents(
+    constants: str, part: str, extent: int, kernels: HostKernels
+) -> None:
+    """Vectors round up the part of `m` that is read, where there is nothing left of `x`."""
+    what = written(
+        f"g (float[1,8,16,7] x) => (float[1,8,{extent},7] y) <int64[2] over = {{1, 3}}, {constants}> {{"
+        f" m = ReduceMax(x, over) d = Sub(x, m) y = {part} }}"
+    )
+    kernels.check(what, {"x": RNG.standard_normal((1, 8, 16, 7)).astype(np.float32)})
+
+
 @pytest.mark.parametrize("other", ['mode="nearest"', "align_corners=1", 'padding_mode="border"'])
 def test_one_grid_samples_in_several_ways(other: str, kernels: HostKernels) -> None:
     what = written(
@@ -134,3 +153,24 @@ def test_infinities_come_out_of_finite_numbers_behind_a_convolution(operator: st
     [right] = what.expected({"x": x.astype(np.float32).reshape(1, 1, 4, 8)})
 
     np.testing.assert_allclose(y, np.asarray(right), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float", "int32"])
+@pytest.mark.parametrize("axis", [0, 1], ids=["far apart", "side by side"])
+@pytest.mark.parametrize("last", [0, 1], ids=["first", "last"])
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+def test_places_of_equal_and_strange_numbers(
+    operator: str, last: int, axis: int, dtype: str, kernels: HostKernels
+) -> None:
+    """Rows of ties, of nothing but the number that a search begins with, and with NaN at one place or two."""
+    attributes = f"axis={axis},select_last_index={last},keepdims=0"
+    extents = ("67", "14") if axis == 0 else ("14", "67")
+    what = written(f"g ({dtype}[{','.join(extents)}] x) => (int64[14] y) {{ y = {operator}<{attributes}>(x) }}")
+    [spec] = what.function.inputs
+    rows = RNG.integers(-2, 3, (14, 67)).astype(spec.numpy_dtype)
+    if dtype == "float":
+        rows[0], rows[1], rows[2] = -np.inf, np.inf, np.nan
+        rows[3, 40], rows[4, [3, 50]], rows[5, [0, 66]], rows[6, :40] = np.nan, np.nan, np.nan, -np.inf
+    else:
+        rows[0], rows[1] = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    kernels.check(what, {"x": np.ascontiguousarray(rows.T if axis == 0 else rows)})

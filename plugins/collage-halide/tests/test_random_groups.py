@@ -120,6 +120,18 @@ def depthwise(d: Drawn) -> None:
     d.then("Conv", weight, group=d.shape[1], pads=[1] * 4, kernel_shape=[3, 3])
 
 
+def convolve(d: Drawn) -> None:
+    """A convolution whose channels are mixed, perhaps in groups."""
+    group = d.draw.choice([each for each in (1, 2, 4) if d.shape[1] % each == 0])
+    members, side, step = d.shape[1] // group, d.draw.choice((1, 3)), d.draw.choice((1, 1, 2))
+    if members > 1 and members * side * side <= 64 and min(d.shape[2:]) > 1:
+        results = group * d.draw.choice((1, 3, 5, 16))
+        weight = d.g.weight(f"k{len(d.known)}", results, members, side, side)
+        shape = (d.shape[0], results, *((extent - 1) // step + 1 for extent in d.shape[2:]))
+        window = {"kernel_shape": [side] * 2, "pads": [side // 2] * 4, "strides": [step] * 2}
+        d.then("Conv", weight, shape=shape, group=group, **window)
+
+
 def resize(d: Drawn) -> None:
     if np.prod(d.shape) < 40_000:
         shape = (*d.shape[:2], *(extent * d.draw.choice((1, 2, 3)) for extent in d.shape[2:]))
@@ -158,6 +170,7 @@ STEPS: tuple[Step, ...] = (
     concat,
     pool,
     depthwise,
+    convolve,
     resize,
     cumulate,
     gather,

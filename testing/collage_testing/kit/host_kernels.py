@@ -34,6 +34,8 @@ from collage_testing.kit.elsewhere import python, run_elsewhere
 from collage_testing.kit.written import WrittenFunction
 
 _WORKSPACE_BYTES = 1 << 30
+_VARIANTS = 99
+"""More than any kernel has."""
 
 
 class HostKernels:
@@ -63,13 +65,14 @@ class HostKernels:
         """Lower a function, and return what the plugin says, be it a refusal."""
         return self.plugin.collage_lower(self.target, function, self.build())
 
-    def lowered(self, what: WrittenFunction, *, effort: int = 0) -> list[Artifact]:
-        """Lower a function, and return every variant, its metadata sent through JSON.
+    def lowered(self, what: WrittenFunction, *, effort: int = 0, variants: int = 1) -> list[Artifact]:
+        """Lower a function, and return the first variants, their metadata sent through JSON.
 
         Raises:
             AssertionError: If the plugin refuses.
         """
-        answer = self.plugin.collage_lower(self.target, what.function, self.build(effort=effort))
+        build = self.build(effort=effort, max_variants=variants)
+        answer = self.plugin.collage_lower(self.target, what.function, build)
         assert not isinstance(answer, Unsupported), answer.reason
         return [dataclasses.replace(each, metadata=json.loads(json.dumps(each.metadata))) for each in answer]
 
@@ -111,7 +114,7 @@ class HostKernels:
             AssertionError: If an output is of another shape or beyond the tolerance.
         """
         expected = [what.expected(each) for each in feeds]
-        for artifact in self.lowered(what, effort=effort):
+        for artifact in self.lowered(what, effort=effort, variants=_VARIANTS):
             for each, right in zip(feeds, expected, strict=True):
                 found = self.run(what, artifact, each)
                 for spec, one, other in zip(what.function.outputs, found, right, strict=True):

@@ -15,7 +15,6 @@ from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
 from collage_halide.scope import Scope
-from collage_halide.stages import Stage
 from collage_halide.values import CHEAP, DEAR, Value
 
 At = tuple[Index, ...]
@@ -31,8 +30,10 @@ def over(
     body: Callable[[Expr, At], Expr],
     *,
     work: int = CHEAP,
-) -> Stage:
+) -> Value:
     """Reduce a value over some axes; the result has extent 1 there.
+
+    Of a resized value elements are reduced phase by phase, since those of a phase are read side by side.
 
     Args:
         scope: Where.
@@ -45,6 +46,7 @@ def over(
     """
     shape = source.shape
     row = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    phases = 1 if row[-1] % source.phases else source.phases
     merged = source
     places = list(axes)
     while len(places) > 1 and places[-1] == places[-2] + 1 and merged.merges(places[-2]):
@@ -54,6 +56,8 @@ def over(
         places.pop()
 
     def element(at: At, own: At) -> Expr:
+        if phases > 1:
+            at = (*at[:-2], at[-1] * phases + at[-2])
         rest = iter(at[axis] for axis in range(len(shape)) if axis not in axes)
         mine = iter(own)
         index = tuple(next(mine) if axis in places else next(rest) for axis in range(len(merged.shape)))
@@ -62,7 +66,11 @@ def over(
 
     along = all(extent == 1 for extent in row[axes[-1] :])
     reduced = [merged.shape[axis] for axis in places]
-    return scope.reduced(how, row, reduced, kind, element, along=along, work=work + source.cost)
+    split = row if phases == 1 else (*row[:-1], phases, row[-1] // phases)
+    stage = scope.reduced(how, split, reduced, kind, element, along=along, work=work + source.cost)
+    if phases == 1:
+        return stage
+    return scope.moved(row, stage.kind, lambda at: stage.at((*at[:-1], at[-1] % phases, at[-1] // phases)))
 
 
 def _axes(op: Op) -> tuple[int, ...]:

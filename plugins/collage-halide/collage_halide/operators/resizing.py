@@ -187,7 +187,14 @@ def _resized(scope: Scope, source: Value, kind: ElementType, how: Axis, op: Op) 
             total = hl.select(is_outside, hl.cast(total.type(), hl.f32(filling)), total)
         return total
 
-    return scope.moved(shape, kind, element, how.taps * (source.cost + 2))
+    phases = _factor(how, extent) if how.axis == len(shape) - 1 else source.phases
+    return scope.moved(shape, kind, element, how.taps * (source.cost + 2), phases=phases)
+
+
+def _factor(how: Axis, extent: int) -> int:
+    """Return a small factor by which an axis is enlarged; 1 if it is not."""
+    factor, rest = divmod(len(how.places), extent)
+    return factor if not rest and factor <= _SMALL_FACTOR else 1
 
 
 def _place(at: Index, places: np.ndarray[Any, Any], extent: int) -> Index:

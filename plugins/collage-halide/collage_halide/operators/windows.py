@@ -41,7 +41,7 @@ class Windows(geometry.Windows):
         """All places in a window."""
         return list(itertools.product(*map(range, self.kernel)))
 
-    def at(self, windows: At, place: Sequence[int]) -> At:
+    def at(self, windows: At, place: Sequence[Index | int]) -> At:
         """Return the input's index for a place in a window; windows have no padding."""
         return tuple(
             windows[axis] * self.steps[axis] + place[axis] * self.dilations[axis] for axis in range(len(self.shape))
@@ -157,22 +157,33 @@ def _check_average_pool(op: Op) -> None:
 def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     weight, bias, kind = given(operands, 1), optional(operands, 2), op.result_kind()
     source, windows = padded(scope, given(operands, 0), _windows(op, op.shape(1)[2:]), 0, once=op.shape(1)[1] == 1)
-    scope.strict = False
     members = op.shape(1)[1]
     per_group = op.shape(1)[0] // int(op.attribute("group", 1))
     taps = len(windows.places) * members
 
-    def element(index: At) -> Any:
+    def product(index: At, channel: Index, place: Sequence[Index | int]) -> Any:
+        scope.fuse()
         first = index[1] // per_group * members
-        products = [
-            source.wide((index[0], first + channel, *windows.at(index[2:], place)))
-            * weight.wide((index[1], fixed(channel), *map(fixed, place)))
-            for channel in range(members)
-            for place in windows.places
-        ]
+        element = hl.strict_float(source.wide((index[0], first + channel, *windows.at(index[2:], place))))
+        return element * weight.wide(
+            (index[1], channel, *(fixed(each) if isinstance(each, int) else each for each in place))
+        )
+
+    def element(index: At) -> Any:
+        products = [product(index, fixed(0), place) for place in windows.places]
         return functools.reduce(lambda a, b: a + b, products)
 
-    parts = [scope.moved(op.result(), kind.wide, element, 2 * taps + taps * source.cost)]
+    if members == 1:  # each channel by itself: a vector is loaded for one result
+        parts: list[Value] = [scope.moved(op.result(), kind.wide, element, 2 * taps + taps * source.cost)]
+    else:
+        shape, extents = op.result(), (members, *windows.kernel)
+
+        def of_result(index: At, own: At) -> Any:
+            return product(index, own[0], own[1:])
+
+        total = scope.reduced("sum", shape, extents, kind.wide, of_result, along=False, work=2 + source.cost)
+        total.repeats = taps
+        parts = [total]
     if bias is not None:
         parts.append(bias.reshaped((op.result()[1], *(1,) * len(windows.shape))))
     return [scope.pointwise(op.result(), kind, parts, lambda x, *b: x + b[0] if b else x, 1)]
