@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,15 +12,12 @@ from collage_halide.arrangement import Arrangement
 from collage_halide.nests import Nest, nests_of
 from collage_halide.pipeline import Group
 from collage_halide.stages import Stage
+from collage_halide.tiles import tile_of, vector_of
 
 TASKS = 4
 """Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
-LATENCY = 8
-"""Multiplications that are under way at a time."""
-MOST_SIDE_BY_SIDE = 16
-"""Results that are summed up together from one vector."""
 LEAST_WORK = 32_768
 """Operations below which threads cost more than they bring."""
 
@@ -55,21 +51,6 @@ class _Region:
     whole: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Tile:
-    """Sums that stay in registers together, as in a product of matrices.
-
-    Attributes:
-        axis: Axis of the sink along which what is loaded in vectors stays the same, as channels of a convolution.
-        results: Elements along it.
-        vectors: Vectors along the innermost axis.
-    """
-
-    axis: int
-    results: int
-    vectors: int
-
-
 @dataclasses.dataclass(eq=False, slots=True)
 class _Loops:
     """The loops of a sink.
@@ -91,14 +72,13 @@ class _Loops:
         nest, sink, func = self.nest, self.nest.sink, self.nest.func
         axes = [axis for axis, extent in enumerate(sink.shape) if extent > 1] or [len(sink.shape) - 1]
         last = axes[-1]
-        tile = self._tile(axes)
-        extents = list(sink.shape)
-        variables = list(sink.variables)
+        tile = tile_of(nest, axes, self.lanes)
+        extents, variables = list(sink.shape), sink.variables
         outer = [axis for axis in axes if axis in nest.shared and axis != last]
         inner = [variables[axis] for axis in axes if axis not in outer and axis != last]
-        block, x = extents[last], variables[last]
         loops: list[Any] = [variables[axis] for axis in outer if tile is None or axis != tile.axis]
-        wanted = self._block(last, outer) if tile is None else tile.vectors * _vector(block, self.lanes)
+        block, x = extents[last], variables[last]
+        wanted = self._block(last, outer) if tile is None else tile.width
         if wanted < block or (nest.members and not outer):  # members need a loop to be inside of
             xo, x = hl.Var(f"{sink.name}_xo"), hl.Var(f"{sink.name}_xi")
             func.split(variables[last], xo, x, wanted, _tail(block, wanted))
@@ -134,40 +114,6 @@ class _Loops:
                     regions.append(_Region(extent, known=still, whole=still))
             beside = None if tile is None else next(axis for axis, each in enumerate(along) if each.tie == tile.axis)
             _inside(member, regions, func, at, self.lanes, row=inner[-1] if slides else None, beside=beside)
-
-    def _tile(self, axes: Sequence[int]) -> _Tile | None:
-        """Return how many sums stay in registers together, if there are sums that load the same vectors.
-
-        Of all tiles that fit, the one is taken with which the whole takes the least time, the larger of equals: a core
-        begins a multiplication and a load at a time, and the next sum of a register waits for the one before.
-        """
-        nest, sink, last = self.nest, self.nest.sink, axes[-1]
-        if len(nest.members) != 1 or not {*axes} <= nest.shared or self.lanes == 1:
-            return None
-        [(member, along)] = nest.members.items()
-        if member.role != "reduced" or not any(each.tie == last for each in along):
-            return None
-        ties = {each.tie: member.variables[axis].name() for axis, each in enumerate(along) if each.tie is not None}
-        vectors = [loops for loops in member.loads if ties[last] in loops]
-        lanes = _vector(sink.shape[last], self.lanes)
-        best: tuple[int, int, _Tile | None] = (0, 0, None)
-        for axis in axes[:-1]:
-            if axis not in ties or not any(ties[axis] not in loops for loops in vectors):
-                continue
-            for count, results in itertools.product(range(1, MOST_SIDE_BY_SIDE + 1), repeat=2):
-                sums = count * results
-                if sums > self.sums or count * lanes > sink.shape[last] or not 1 < results <= sink.shape[axis]:
-                    continue
-                tiles = -(-sink.shape[axis] // results) * -(-sink.shape[last] // (count * lanes))
-                took = tiles * max(sums, count + results, LATENCY)
-                if best[2] is None or (took, -sums) < best[:2]:
-                    best = took, -sums, _Tile(axis, results, count)
-        return best[2]
-
-    @property
-    def sums(self) -> int:
-        """How many vectors of sums stay in registers: there are 32 where a vector has 16 lanes (AVX-512), else 16."""
-        return 20 if self.lanes == 16 else 12
 
     def _slides(self, member: Stage, axis: int) -> bool:
         """Return whether windows of the sink run over a member along an axis, so that rows can be computed in turn."""
@@ -268,7 +214,7 @@ def _inside(
             func.unroll(vectors)
     if update is None or member.reduction is None:
         return
-    size = _vector(extent, lanes)
+    size = vector_of(extent, lanes)
     exact = regions[last].known and extent % size == 0
     tail = hl.TailStrategy.RoundUp if exact else hl.TailStrategy.GuardWithIf
     uo, ui = hl.Var(f"{member.name}_uo"), hl.Var(f"{member.name}_ui")
@@ -287,7 +233,7 @@ def _inside(
 
 def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str, *, known: bool = True) -> Any:
     """Run an innermost loop in vectors; return the loop over these, or None if it is left alone."""
-    size = _vector(extent, lanes)
+    size = vector_of(extent, lanes)
     if size == 1:
         return None
     vo, vi = hl.Var(f"{name}_vo"), hl.Var(f"{name}_vi")
@@ -301,11 +247,6 @@ def _tail(extent: int, size: int) -> Any:
     Not cut off: Halide 21 fails to compile a masked load that runs backwards, and masks cost time.
     """
     return hl.TailStrategy.RoundUp if extent % size == 0 else hl.TailStrategy.ShiftInwards
-
-
-def _vector(extent: int, lanes: int) -> int:
-    """Return how long vectors along an axis are: a power of two that is no more than the axis has."""
-    return min(lanes, 1 << (extent.bit_length() - 1))
 
 
 def _divisor(total: int, wanted: int) -> int:

@@ -35,8 +35,13 @@ PLAIN = Arrangement(vectors=0)
 
 
 def arrangements(group: Group) -> list[Arrangement]:
-    """Return the variants that differ for a group, best guess first."""
-    blocks = (4, 1, 32) if any(stage.role != "output" for stage in group.stages) else (4,)
+    """Return the variants that differ for a group, best guess first.
+
+    What gathers keeps its indices and factors in registers for one vector, and in memory for several.
+    """
+    blocks: tuple[int, ...] = (1, 4, 32) if any(stage.gathers for stage in group.stages) else (4, 1, 32)
+    if all(stage.role == "output" for stage in group.stages):
+        blocks = blocks[:1]
     keeps = (True, False) if _may_inline(group) else (True,)
     return [Arrangement(vectors=vectors, keep=keep) for vectors in blocks for keep in keeps]
 

@@ -19,6 +19,7 @@ class Index:
         loop: Name of the loop whose variable it is; empty if it is not one.
         low: It is at least this.
         high: It is at most this.
+        loaded: Whether it depends on what is in memory, so that vectors are gathered.
     """
 
     expression: Any
@@ -27,6 +28,7 @@ class Index:
     loop: str
     low: int
     high: int
+    loaded: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -81,7 +83,7 @@ class Index:
             return fixed(min(max(self.low, low), high))
         expression = hl.clamp(hl.likely(self.expression), low, high)
         key = f"clamp({self.key},{low},{high})"
-        return Index(expression, key, self.loops, "", max(self.low, low), min(self.high, high))
+        return Index(expression, key, self.loops, "", max(self.low, low), min(self.high, high), self.loaded)
 
     def inside(self, low: int, high: int) -> Any:
         """Return the condition that it is in a range; None if it always is."""
@@ -92,7 +94,8 @@ class Index:
         return above & below
 
     def _with(self, other: Index, sign: str, expression: Any, low: int, high: int) -> Index:
-        return Index(expression, f"({self.key}{sign}{other.key})", self.loops | other.loops, "", low, high)
+        key, loaded = f"({self.key}{sign}{other.key})", self.loaded or other.loaded
+        return Index(expression, key, self.loops | other.loops, "", low, high, loaded)
 
 
 def fixed(value: int) -> Index:
@@ -120,4 +123,4 @@ def computed(expression: Any, key: str, loops: frozenset[str], extent: int, *, p
     """
     narrow = hl.cast(hl.Int(32), expression)
     held = hl.unsafe_promise_clamped(narrow, 0, extent - 1) if promised else hl.clamp(narrow, 0, extent - 1)
-    return Index(held, f"[{key}]", loops, "", 0, extent - 1)
+    return Index(held, f"[{key}]", loops, "", 0, extent - 1, loaded=True)

@@ -126,8 +126,9 @@ def _home(
     enough = min(threads, nest.parallelism(nest.shared))
     if not joint or nest.parallelism(joint) < enough:
         return None
-    if stage.role == "kept" and _runs_across(stage, found, joint, nest):
-        return None
+    mixed = any(reader.repeats > 1 for reader, _ in readers) and joint != nest.shared
+    if stage.role == "kept" and (mixed or _runs_across(stage, found, joint, nest)):
+        return None  # what all channels of a convolution read must not keep these from being computed together
     along[stage] = found
     nest.shared = joint
     nest.members[stage] = found

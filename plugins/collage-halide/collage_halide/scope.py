@@ -40,17 +40,19 @@ class Scope:
         memo: Expressions of the stage that is being defined.
         stages: All stages, each after those it reads.
         places: Arguments, in the order of their first use.
-        strict: Whether all floats are computed as written: products may be fused with additions where `fuse` says so.
     """
 
     def __init__(self, vector_bytes: int) -> None:
         self.memo = Memo()
         self.stages: list[Stage] = []
         self.places: dict[tuple[str, int | str, tuple[int, ...]], Place] = {}
-        self.strict = True
         self._vector_bytes = vector_bytes
         self._readers: list[Stage] = []
-        self._fused = False
+
+    @property
+    def strict(self) -> bool:
+        """Whether floats are computed as written in all stages."""
+        return not any(stage.fused for stage in self.stages)
 
     def lanes(self, kind: ElementType) -> int:
         """Return how many elements of a type a vector holds."""
@@ -104,8 +106,7 @@ class Scope:
         stage = self._stage("out", shape, values[0].kind, "output")
         cost = sum(value.cost for value in values)
         with self._defining(stage, cost):
-            elements = tuple(value.at(stage.loops) for value in values)
-            elements = tuple(self._as_written(each) for each in elements)
+            elements = tuple(self._as_written(value.at(stage.loops)) for value in values)
             stage.func[_reversed(stage.variables)] = elements if len(elements) > 1 else elements[0]
         stage.work = cost
         for number, buffer in enumerate(stage.func.output_buffers()):
@@ -298,19 +299,20 @@ class Scope:
     def load(self, index: Sequence[Index]) -> None:
         """Remember which loops a load of the stage that is being defined depends on."""
         if self._readers:
-            self._readers[-1].loads.append(frozenset[str]().union(*(each.loops for each in index)))
+            stage = self._readers[-1]
+            stage.loads.append(frozenset[str]().union(*(each.loops for each in index)))
+            stage.gathers = stage.gathers or any(each.loaded for each in index)
 
     def fuse(self) -> None:
-        """Let products be fused with additions in the stage that is being defined."""
-        self.strict = False
-        self._fused = True
+        """Let products be fused with additions in the stage that is being defined.
+
+        There LLVM takes for granted that there are neither infinities nor NaN.
+        """
+        self._readers[-1].fused = True
 
     def _as_written(self, expression: Any) -> Any:
-        """Return an expression whose floats are computed as it is written, unless products are fused in it.
-
-        Where they may be, LLVM takes for granted that there are neither infinities nor NaN.
-        """
-        return expression if self._fused else hl.strict_float(expression)
+        """Return an expression whose floats are computed as it is written, if products are not fused in it."""
+        return expression if self._readers[-1].fused else hl.strict_float(expression)
 
     def _stage(self, stem: str, shape: Sequence[int], kind: ElementType, role: Role) -> Stage:
         return Stage(self, f"{stem}_{self.memo.number()}", tuple(shape) or (1,), kind, role)
@@ -320,7 +322,6 @@ class Scope:
         if operations > MOST_OPERATIONS:
             raise Refused(f"an element takes {operations} operations; Halide would compile it for minutes")
         self.memo.clear()
-        self._fused = False
         self._readers.append(stage)
         try:
             yield

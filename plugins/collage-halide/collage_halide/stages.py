@@ -71,6 +71,8 @@ class Stage(Value):
         may_be_inlined: Whether what is kept may be computed by each reader instead.
         seldom_kept: Whether that is the better guess.
         loads: Loops that each of its loads depends on.
+        gathers: Whether it loads from places that depend on what is in memory.
+        fused: Whether products may be fused with additions; else floats are computed as written.
     """
 
     def __init__(self, scope: Reads, name: str, shape: Sequence[int], kind: ElementType, role: Role) -> None:
@@ -93,6 +95,8 @@ class Stage(Value):
         self.may_be_inlined = True
         self.seldom_kept = False
         self.loads: list[frozenset[str]] = []
+        self.gathers = False
+        self.fused = False
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element, and remember who reads it."""

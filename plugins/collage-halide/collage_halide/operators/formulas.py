@@ -2,7 +2,7 @@
 
 Halide's `exp`, `log` and `erf` (`src/IROperator.cpp`) are polynomials that vectorise; they are undefined or wrong for
 infinities, NaN and subnormal numbers, which masks and badly scaled models hold. What gives infinities is computed as
-written in groups with convolutions, too, where products are fused with additions (`Scope.strict`): LLVM takes for
+written in the stages of convolutions, too, where products are fused with additions (`Scope.fuse`): LLVM takes for
 granted there that there are none.
 """
 

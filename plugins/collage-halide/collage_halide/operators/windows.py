@@ -31,6 +31,8 @@ MOST_MULTIPLIED = 64
 
 _FEW, _WIDE = 9, 48
 """Elements of a small window, windows in a long row."""
+_DEARER = 4 * CHEAP
+"""Cost from which what several products read is worth memory."""
 
 
 class Windows(geometry.Windows):
@@ -41,7 +43,7 @@ class Windows(geometry.Windows):
         """All places in a window."""
         return list(itertools.product(*map(range, self.kernel)))
 
-    def at(self, windows: At, place: Sequence[Index | int]) -> At:
+    def at(self, windows: At, place: Sequence[Index] | Sequence[int]) -> At:
         """Return the input's index for a place in a window; windows have no padding."""
         return tuple(
             windows[axis] * self.steps[axis] + place[axis] * self.dilations[axis] for axis in range(len(self.shape))
@@ -79,7 +81,8 @@ def padded(
     axes = range(len(windows.shape))
     beyond = tuple(max(0, windows.beyond(axis)) for axis in axes)
     if not any(windows.before) and not any(beyond):
-        return scope.kept(source, CHEAP), windows  # each element is read by several windows
+        single = len(windows.places) == 1  # then read once for all results that registers hold
+        return scope.kept(source, _DEARER if single and not once else CHEAP), windows
     shape = tuple(windows.before[axis] + windows.shape[axis] + beyond[axis] for axis in axes)
     kind = source.kind.wide
 
@@ -156,37 +159,32 @@ def _check_average_pool(op: Op) -> None:
 
 def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     weight, bias, kind = given(operands, 1), optional(operands, 2), op.result_kind()
-    source, windows = padded(scope, given(operands, 0), _windows(op, op.shape(1)[2:]), 0, once=op.shape(1)[1] == 1)
-    members = op.shape(1)[1]
+    members, shape = op.shape(1)[1], op.result()
+    source, windows = padded(scope, given(operands, 0), _windows(op, op.shape(1)[2:]), 0, once=members == 1)
     per_group = op.shape(1)[0] // int(op.attribute("group", 1))
     taps = len(windows.places) * members
 
-    def product(index: At, channel: Index, place: Sequence[Index | int]) -> Any:
+    def product(index: At, at: At) -> Any:
+        """Return a product, by the place of its weight."""
         scope.fuse()
-        first = index[1] // per_group * members
-        element = hl.strict_float(source.wide((index[0], first + channel, *windows.at(index[2:], place))))
-        return element * weight.wide(
-            (index[1], channel, *(fixed(each) if isinstance(each, int) else each for each in place))
-        )
+        channel = index[1] // per_group * members + at[0]
+        element = source.wide((index[0], channel, *windows.at(index[2:], at[1:])))
+        return hl.strict_float(element) * weight.wide((index[1], *at))
 
-    def element(index: At) -> Any:
-        products = [product(index, fixed(0), place) for place in windows.places]
+    def of_channel(index: At) -> Any:
+        products = (product(index, (fixed(0), *map(fixed, place))) for place in windows.places)
         return functools.reduce(lambda a, b: a + b, products)
 
-    if members == 1:  # each channel by itself: a vector is loaded for one result
-        parts: list[Value] = [scope.moved(op.result(), kind.wide, element, 2 * taps + taps * source.cost)]
+    if members == 1:  # a vector is loaded for one result alone
+        total: Value = scope.moved(shape, kind.wide, of_channel, 2 * taps + taps * source.cost)
     else:
-        shape, extents = op.result(), (members, *windows.kernel)
-
-        def of_result(index: At, own: At) -> Any:
-            return product(index, own[0], own[1:])
-
-        total = scope.reduced("sum", shape, extents, kind.wide, of_result, along=False, work=2 + source.cost)
-        total.repeats = taps
-        parts = [total]
+        extents = (members, *windows.kernel)
+        stage = scope.reduced("sum", shape, extents, kind.wide, product, along=False, work=2 + source.cost)
+        stage.repeats, total = taps, stage
+    parts = [total]
     if bias is not None:
-        parts.append(bias.reshaped((op.result()[1], *(1,) * len(windows.shape))))
-    return [scope.pointwise(op.result(), kind, parts, lambda x, *b: x + b[0] if b else x, 1)]
+        parts.append(bias.reshaped((shape[1], *(1,) * len(windows.shape))))
+    return [scope.pointwise(shape, kind, parts, lambda x, *b: x + b[0] if b else x, 1)]
 
 
 def _check_conv(op: Op) -> None:
