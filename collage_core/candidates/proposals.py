@@ -216,9 +216,9 @@ def worthwhile(
 ) -> tuple[CandidateKernel, ...]:
     """Select the candidates of one target that a preset measures before any region is chosen.
 
-    For a target that joins arbitrary operators, regions that no other candidate contains are always selected: the
-    whole graph, or the part of it that the target supports. Single operators and fused groups are ranked by the
-    estimated work of their structure in the whole model; the heaviest distinct structures are selected.
+    What is the whole graph in one kernel is always selected and, for a target that joins arbitrary operators, the part
+    of it that the target supports: regions that no other candidate contains. Single operators and fused groups are
+    ranked by the estimated work of their structure in the whole model; the heaviest distinct structures are selected.
 
     Args:
         graph: The graph.
@@ -228,7 +228,8 @@ def worthwhile(
         groups: Sets of nodes that count as one operator because they are never split.
     """
     work = estimated_work_us(graph)
-    maximal = _maximal([c for c in candidates if c.target.joins is Joins.ANY])
+    whole = [c for c in candidates if not graph.needs_kernel & ~c.sub_graph.nodes]
+    maximal = _maximal([c for c in candidates if c.target.joins is Joins.ANY]) | _maximal(whole)
     single: dict[str, float] = {}
     group: dict[str, float] = {}
     keys: dict[CandidateKernel, str] = {}

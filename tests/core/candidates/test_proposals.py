@@ -72,6 +72,15 @@ def test_of_candidates_that_begin_at_one_node_the_largest_stands_for_all() -> No
     assert names(worthwhile(graph, [short, long], structure, 8)) == {long.sub_graph.names}
 
 
+def test_the_whole_graph_in_one_kernel_is_always_measured() -> None:
+    """The search takes what it costs for known, and never asks for it."""
+    graph = layers()
+    library = a_target("library", joins=Joins.NATIVE)
+    whole, group = kernel(graph, library, *graph.names), kernel(graph, library, "matmul_1", "relu_1")
+
+    assert names(worthwhile(graph, [group, whole], structure, 0)) == {graph.names}
+
+
 def test_what_a_target_that_joins_anything_can_take_is_always_measured() -> None:
     graph = layers()
     left, right = kernel(graph, A, "matmul_0", "relu_0"), kernel(graph, A, "matmul_2", "relu_2")
