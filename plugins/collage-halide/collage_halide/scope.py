@@ -242,12 +242,14 @@ class Scope:
                     better = argument.takes(kind, held, element)
                 else:
                     better = argument.better(kind, held, known, element, at)
-                better = self._as_written(better)
-                stage.func[here] = (hl.select(better, self._as_written(element), held), hl.select(better, at, known))
+                better = hl.strict_float(better)  # begins with an infinity, also where products are fused
+                stage.func[here] = (hl.select(better, hl.strict_float(element), held), hl.select(better, at, known))
                 stage.part = 1
             else:
                 stage.func[here] = kind.constant(neutral(how, kind))
-                stage.func[here] = self._as_written(COMBINE[how](kind, hl.Expr(stage.func[here]), element))
+                combined = COMBINE[how](kind, hl.Expr(stage.func[here]), element)
+                infinite = how in ("max", "min")  # begins with an infinity, also where products are fused
+                stage.func[here] = hl.strict_float(combined) if infinite else self._as_written(combined)
         stage.reduction = variables
         stage.work = work * math.prod(extents)
         if how in ARGUMENTS and stage.role == "reduced":

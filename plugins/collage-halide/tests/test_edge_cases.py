@@ -155,6 +155,20 @@ def test_infinities_come_out_of_finite_numbers_behind_a_convolution(operator: st
     np.testing.assert_allclose(y, np.asarray(right), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "ArgMax", "Softmax"])
+def test_what_begins_with_an_infinity_is_right_behind_a_convolution(operator: str, kernels: HostKernels) -> None:
+    """Where products are fused, LLVM takes for granted that there is none."""
+    end = "int64[1] at = {1}" if operator.startswith("Reduce") else "int64[1] unused = {1}"
+    call = f"{operator}(c, at)" if operator.startswith("Reduce") else f"{operator}<axis=1>(c)"
+    shape, kind = ("5" if operator == "Softmax" else "1"), "int64" if operator == "ArgMax" else "float"
+    what = written(
+        f"g (float[1,5,9,40] x) => ({kind}[1,{shape},9,40] y) <{end}> {{"
+        f" n = Neg(x) c = Conv<group=5,pads=[1,1,1,1],kernel_shape=[3,3]>(n, w) y = {call} }}",
+        {"w": RNG.standard_normal((5, 1, 3, 3)).astype(np.float32)},
+    )
+    kernels.check(what, {"x": RNG.standard_normal((1, 5, 9, 40)).astype(np.float32)})
+
+
 @pytest.mark.parametrize("dtype", ["float", "int32"])
 @pytest.mark.parametrize("axis", [0, 1], ids=["far apart", "side by side"])
 @pytest.mark.parametrize("last", [0, 1], ids=["first", "last"])
