@@ -9,15 +9,17 @@ from typing import Any
 
 from collage_halide import hl
 from collage_halide.arrangement import Arrangement
-from collage_halide.nests import Nest, nests_of
+from collage_halide.nests import Nest, nest_of_sums, nests_of
 from collage_halide.pipeline import Group
 from collage_halide.stages import Stage
-from collage_halide.tiles import tile_of, vector_of
+from collage_halide.tiles import Tile, tile_of, vector_of
 
 TASKS = 4
 """Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
+MOST_WRITTEN_OUT = 9
+"""Products of a sum that are all written out."""
 LEAST_WORK = 32_768
 """Operations below which threads cost more than they bring."""
 
@@ -70,40 +72,52 @@ class _Loops:
     def schedule(self) -> None:
         """Order, split and run in parallel and in vectors; compute members inside."""
         nest, sink, func = self.nest, self.nest.sink, self.nest.func
-        axes = [axis for axis, extent in enumerate(sink.shape) if extent > 1] or [len(sink.shape) - 1]
+        axes = [axis for axis, extent in enumerate(nest.shape) if extent > 1] or [len(nest.shape) - 1]
         last = axes[-1]
         tile = tile_of(nest, axes, self.lanes)
-        extents, variables = list(sink.shape), sink.variables
+        extents, variables = list(nest.shape), sink.variables
         outer = [axis for axis in axes if axis in nest.shared and axis != last]
         inner = [variables[axis] for axis in axes if axis not in outer and axis != last]
         loops: list[Any] = [variables[axis] for axis in outer if tile is None or axis != tile.axis]
+        between: list[Any] = []  # loops around a tile, inside which nothing else is computed
         block, x = extents[last], variables[last]
         wanted = self._block(last, outer) if tile is None else tile.width
         if wanted < block or (nest.members and not outer):  # members need a loop to be inside of
             xo, x = hl.Var(f"{sink.name}_xo"), hl.Var(f"{sink.name}_xi")
             func.split(variables[last], xo, x, wanted, _tail(block, wanted))
-            loops.append(xo)
+            (between if outer and last not in nest.shared else loops).append(xo)
             block = wanted
         if tile is not None:
             ao, ai = hl.Var(f"{sink.name}_ao"), hl.Var(f"{sink.name}_ai")
             func.split(variables[tile.axis], ao, ai, tile.results, _tail(extents[tile.axis], tile.results)).unroll(ai)
-            loops.append(ao)
-            inner.append(ai)
+            if tile.axis in outer:
+                loops.append(ao)
+                inner.append(ai)
+            else:
+                between.append(ao)
+                inner[inner.index(variables[tile.axis])] = ai
             extents[tile.axis] = -(-extents[tile.axis] // tile.results)
         outside = [variable for axis, variable in enumerate(variables) if axis not in axes]
-        pieces = math.prod(extents[axis] for axis in outer) * -(-extents[last] // block)
-        at = self._order(loops, inner, x, outside, pieces)
+        pieces = math.prod(extents[axis] for axis in outer)
+        if last in nest.shared:
+            pieces *= -(-extents[last] // block)
+        at = self._order(loops, [*between, *inner], x, outside, pieces)
         vectors = _vectorised(func, x, block, self.lanes, sink.name)
         if tile is not None and vectors is not None:
             func.unroll(vectors)
         rows = [axis for axis in axes if axis not in (*outer, last)]
         around = {*outer, last} if last in nest.shared else set(outer)
         for member, along in nest.members.items():
-            slides = bool(rows) and self._slides(member, rows[-1])
+            if tile is not None and member is tile.member:
+                ties = [each.tie for each in along]
+                results, row = (member.variables[ties.index(axis)] for axis in (tile.axis, last))
+                _in_registers(tile, results, row, func, between[-1] if between else at, self.lanes)
+                continue
+            slides = tile is None and bool(rows) and self._slides(member, rows[-1])
             inside = {*around, rows[-1]} if slides else around
             regions = []
             for each, extent in zip(along, member.shape, strict=True):
-                if tile is not None and each.tie == tile.axis:
+                if tile is not None and each.tie == tile.axis and tile.axis in outer:
                     regions.append(_Region(tile.results, known=True))
                 elif each.tie in outer:
                     regions.append(_Region(1, known=True))
@@ -112,8 +126,23 @@ class _Loops:
                 else:
                     still = not each.on & inside
                     regions.append(_Region(extent, known=still, whole=still))
-            beside = None if tile is None else next(axis for axis, each in enumerate(along) if each.tie == tile.axis)
-            _inside(member, regions, func, at, self.lanes, row=inner[-1] if slides else None, beside=beside)
+            if member.windows and self._in_tiles(member, regions, at):
+                continue
+            _inside(member, regions, func, at, self.lanes, row=inner[-1] if slides else None)
+
+    def _in_tiles(self, member: Stage, regions: Sequence[_Region], at: Any) -> bool:
+        """Give sums over windows loops of their own inside the sink's, so that registers hold them; say if they can."""
+        extents = tuple(region.extent for region in regions)
+        nest = nest_of_sums(member, None, extents)
+        axes = [axis for axis, extent in enumerate(extents) if extent > 1]
+        if not axes or not all(region.known for region in regions) or tile_of(nest, axes, self.lanes) is None:
+            return False
+        copy = nest.func = member.func.in_().compute_at(self.nest.func, at)
+        for variable, region in zip(member.variables, regions, strict=True):
+            if region.whole:
+                copy.bound(variable, 0, region.extent)
+        _Loops(nest, self.how, 1, self.lanes).schedule()
+        return True
 
     def _slides(self, member: Stage, axis: int) -> bool:
         """Return whether windows of the sink run over a member along an axis, so that rows can be computed in turn."""
@@ -130,7 +159,7 @@ class _Loops:
     def _block(self, last: int, outer: Sequence[int]) -> int:
         """Return how much of the innermost axis is computed together."""
         nest, lanes = self.nest, self.lanes
-        extent = nest.sink.shape[last]
+        extent = nest.shape[last]
         if last in nest.shared and nest.members:
             return min(extent, max(1, self.how.vectors) * lanes)
         if outer or last not in nest.shared:
@@ -157,7 +186,7 @@ class _Loops:
             both = hl.Var(f"{sink.name}_t{number}")
             func.fuse(fused, each, both)
             fused = both
-        work = sink.size * (sink.work + 1) + sum(each.size * each.work for each in nest.members)
+        work = math.prod(nest.shape) * (sink.work + 1) + sum(each.size * each.work for each in nest.members)
         if work < LEAST_WORK or self.threads < 2 or pieces < 2:
             return fused
         factor = _divisor(pieces, max(1, pieces // (self.threads * TASKS)))
@@ -177,7 +206,6 @@ def _inside(
     lanes: int,
     *,
     row: Any = None,
-    beside: int | None = None,
 ) -> None:
     """Compute a stage inside a loop of its sink.
 
@@ -188,7 +216,6 @@ def _inside(
         at: The loop.
         lanes: Elements in a vector.
         row: The loop inside which it is computed row by row, what rows share kept; None if it is computed as a whole.
-        beside: Axis whose sums stay in registers side by side.
     """
     func = member.func.compute_at(sink, at) if row is None else member.func.store_at(sink, at).compute_at(sink, row)
     for variable, region in zip(member.variables, regions, strict=True):
@@ -207,11 +234,7 @@ def _inside(
         return
     last = axes[-1]
     extent = regions[last].extent
-    vectors = _vectorised(func, member.variables[last], extent, lanes, member.name, known=regions[last].known)
-    if beside is not None:
-        func.unroll(member.variables[beside])
-        if vectors is not None:
-            func.unroll(vectors)
+    _vectorised(func, member.variables[last], extent, lanes, member.name, known=regions[last].known)
     if update is None or member.reduction is None:
         return
     size = vector_of(extent, lanes)
@@ -222,13 +245,37 @@ def _inside(
     rvars = [*reversed(member.reduction)]
     rest = [member.variables[axis] for axis in reversed(range(len(regions))) if axis not in (last, member.scanned)]
     steps = -(-extent // size)
-    if beside is not None:
-        result = member.variables[beside]
-        update.reorder(ui, uo, result, *rvars, *(each for each in rest if each is not result)).unroll(uo).unroll(result)
-    elif steps <= MOST_UNROLLED:
+    if steps <= MOST_UNROLLED:
         update.reorder(ui, uo, *rvars, *rest).unroll(uo, steps, tail)
     else:
         update.reorder(ui, *rvars, uo, *rest)
+
+
+def _in_registers(tile: Tile, results: Any, row: Any, sink: Any, at: Any, lanes: int) -> None:
+    """Compute sums inside a loop of their sink, all of a tile side by side.
+
+    Args:
+        tile: The tile.
+        results: Its variable along which the results are.
+        row: Its variable along the innermost axis.
+        sink: The sink's function.
+        at: The loop.
+        lanes: Elements in a vector.
+    """
+    member, window = tile.member, tile.window
+    func = member.func.compute_at(sink, at).unroll(results)
+    func.unroll(_vectorised(func, row, tile.width, lanes, member.name))
+    update, uo, ui = func.update(0), hl.Var(f"{member.name}_uo"), hl.Var(f"{member.name}_ui")
+    update.split(row, uo, ui, vector_of(tile.width, lanes), hl.TailStrategy.RoundUp).vectorize(ui)
+    reduced = [*reversed(member.reduction or ())]
+    unrolled = [uo, results]
+    if window is not None:  # what windows share is loaded once where all their elements are written out
+        reduced = [window.variable, *(each for each in reduced if each is not window.variable)]
+        unrolled += reduced[:1] if member.repeats > MOST_WRITTEN_OUT else reduced
+    rest = [variable for variable in reversed(member.variables) if variable is not row and variable is not results]
+    update.reorder(ui, uo, results, *reduced, *rest)
+    for variable in unrolled:
+        update.unroll(variable)
 
 
 def _vectorised(func: Any, x: Any, extent: int, lanes: int, name: str, *, known: bool = True) -> Any:

@@ -39,18 +39,20 @@ class Nest:
     Attributes:
         sink: The sink.
         func: Halide's function whose loops they are: of a sink that adds up, one that copies the sums.
+        shape: Extents of what the loops compute, all of the sink or a part of it.
         shared: Axes that all members run along.
         members: What is computed inside, and what each of its axes has to do with the sink's.
     """
 
     sink: Stage
     func: Any
+    shape: tuple[int, ...]
     shared: set[int]
     members: dict[Stage, tuple[Along, ...]]
 
     def parallelism(self, axes: set[int]) -> int:
         """Return how many iterations the loops over some axes have."""
-        return math.prod(self.sink.shape[axis] for axis in axes)
+        return math.prod(self.shape[axis] for axis in axes)
 
 
 def nests_of(group: Group, how: Arrangement, threads: int) -> list[Nest]:
@@ -83,15 +85,27 @@ def _own_nest(stage: Stage) -> Nest:
     It has all of its elements: vectors round up what readers ask for, and of one element at an index that is loaded,
     nobody knows whether there is as much behind it.
     """
-    shared = {axis for axis, extent in enumerate(stage.shape) if extent > 1 and axis != stage.scanned}
     if stage.reduction is None:
         if stage.role != "output":
             _compute_whole(stage, stage.func)
-        return Nest(sink=stage, func=stage.func, shared=shared, members={})
+        shared = {axis for axis, extent in enumerate(stage.shape) if extent > 1 and axis != stage.scanned}
+        return Nest(sink=stage, func=stage.func, shape=stage.shape, shared=shared, members={})
     copy = stage.func.in_()
     _compute_whole(stage, copy)
-    along = tuple(Along(axis if axis in shared else None, frozenset({axis})) for axis in range(len(stage.shape)))
-    return Nest(sink=stage, func=copy, shared=shared, members={stage: along})
+    return nest_of_sums(stage, copy, stage.shape)
+
+
+def nest_of_sums(stage: Stage, copy: Any, shape: tuple[int, ...]) -> Nest:
+    """Return the nest of a sink that adds up.
+
+    Args:
+        stage: The sink.
+        copy: Halide's function that copies its sums.
+        shape: Extents of what is computed.
+    """
+    shared = {axis for axis, extent in enumerate(shape) if extent > 1 and axis != stage.scanned}
+    along = tuple(Along(axis if axis in shared else None, frozenset({axis})) for axis in range(len(shape)))
+    return Nest(sink=stage, func=copy, shape=shape, shared=shared, members={stage: along})
 
 
 def _compute_whole(stage: Stage, func: Any) -> None:
@@ -126,9 +140,12 @@ def _home(
     enough = min(threads, nest.parallelism(nest.shared))
     if not joint or nest.parallelism(joint) < enough:
         return None
-    mixed = any(reader.repeats > 1 for reader, _ in readers) and joint != nest.shared
-    if stage.role == "kept" and (mixed or _runs_across(stage, found, joint, nest)):
+    everywhere = nest.shared - frozenset[int]().union(*(each.on for each in found))
+    mixed = any(reader.repeats > 1 for reader, _ in readers) and everywhere and joint != nest.shared
+    if stage.role == "kept" and mixed:
         return None  # what all channels of a convolution read must not keep these from being computed together
+    if (stage.role == "kept" or stage.repeats > 1) and _runs_across(stage, found, joint, nest):
+        return None
     along[stage] = found
     nest.shared = joint
     nest.members[stage] = found
@@ -141,7 +158,7 @@ def _runs_across(stage: Stage, along: Sequence[Along], shared: set[int], nest: N
     What is side by side in memory then is far apart in loops, and vectors would have to gather it.
     """
     last = next((axis for axis in reversed(range(len(stage.shape))) if stage.shape[axis] > 1), None)
-    innermost = max((axis for axis, extent in enumerate(nest.sink.shape) if extent > 1), default=None)
+    innermost = max((axis for axis, extent in enumerate(nest.shape) if extent > 1), default=None)
     return last is not None and along[last].tie in shared and along[last].tie != innermost
 
 

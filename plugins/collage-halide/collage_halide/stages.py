@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from collage_halide import hl
@@ -33,6 +35,33 @@ class Place:
     kind: ElementType
     parameter: Any
     extents_of_another: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """Elements along an axis that one element of a reduction reads.
+
+    Attributes:
+        variable: Reduced variable over them.
+        extent: How many there are.
+        step: Distance of the next element's window.
+        dilation: Distance of elements.
+    """
+
+    variable: Any
+    extent: int
+    step: int
+    dilation: int
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether windows share elements with others near them."""
+        return math.lcm(self.step, self.dilation) // self.dilation < self.extent
+
+    def read(self, windows: int) -> int:
+        """Return how many elements some windows side by side have together."""
+        places = itertools.product(range(windows), range(self.extent))
+        return len({window * self.step + element * self.dilation for window, element in places})
 
 
 class Reads(Protocol):
@@ -68,6 +97,7 @@ class Stage(Value):
         part: Which of several parts of an element readers get; None if it has one.
         work: About how many operations an element takes.
         repeats: How often an element of it reads what it reads, at other places each time.
+        windows: By axis, the windows along it that its elements read.
         may_be_inlined: Whether what is kept may be computed by each reader instead.
         seldom_kept: Whether that is the better guess.
         loads: Loops that each of its loads depends on.
@@ -92,6 +122,7 @@ class Stage(Value):
         self.scanned: int | None = None
         self.work = CHEAP
         self.repeats = 1
+        self.windows: Mapping[int, Window] = {}
         self.may_be_inlined = True
         self.seldom_kept = False
         self.loads: list[frozenset[str]] = []

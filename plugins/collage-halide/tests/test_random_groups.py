@@ -116,8 +116,19 @@ def pool(d: Drawn) -> None:
 
 
 def depthwise(d: Drawn) -> None:
-    weight = d.g.weight(f"k{len(d.known)}", d.shape[1], 1, 3, 3)
-    d.then("Conv", weight, group=d.shape[1], pads=[1] * 4, kernel_shape=[3, 3])
+    kernel, dilations, strides = (
+        [d.draw.choice(each) for _ in range(2)] for each in ((1, 2, 3, 5), (1, 1, 2), (1, 1, 2))
+    )
+    pads = [d.draw.randrange(3) for _ in range(4)]
+    extents = [
+        (d.shape[axis + 2] + pads[axis] + pads[axis + 2] - dilations[axis] * (kernel[axis] - 1) - 1) // strides[axis]
+        + 1
+        for axis in range(2)
+    ]
+    if min(extents) > 0:
+        weight = d.g.weight(f"k{len(d.known)}", d.shape[1], 1, *kernel)
+        window = {"kernel_shape": kernel, "dilations": dilations, "strides": strides, "pads": pads}
+        d.then("Conv", weight, shape=(*d.shape[:2], *extents), group=d.shape[1], **window)
 
 
 def convolve(d: Drawn) -> None:

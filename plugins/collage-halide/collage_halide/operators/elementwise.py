@@ -195,12 +195,14 @@ def _check_cast(op: Op) -> None:
 def _clip(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     value, kind = given(operands, 0), op.result_kind()
     bounds: list[tuple[Callable[[Expr, Expr], Expr], Value]] = []
-    for place, name, step in ((1, "min", f.maximum), (2, "max", f.minimum)):
+    steps = (1, "min", f.at_least, f.maximum), (2, "max", f.at_most, f.minimum)
+    for place, name, with_number, with_any in steps:
         bound = optional(operands, place)
         if bound is None and op.attribute(name) is not None:
             bound = Number(float(op.attribute(name)), kind, ())
         if bound is not None:
-            bounds.append((step, bound))
+            known = isinstance(bound, Number) and not math.isnan(float(bound.value))
+            bounds.append((with_number if known else with_any, bound))
 
     def formula(x: Expr, *limits: Expr) -> Expr:
         for (step, _), limit in zip(bounds, limits, strict=True):

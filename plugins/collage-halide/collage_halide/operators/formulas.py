@@ -9,11 +9,30 @@ granted there that there are none.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from collage_halide import hl
 
 Expr = Any
+
+_ERF_ABOVE = (
+    -2.72614225801306e-10,
+    2.77068142495902e-08,
+    -2.10102402082508e-06,
+    -5.69250639462346e-05,
+    -7.34990630326855e-04,
+    -2.95459980854025e-03,
+    -1.60960333262415e-02,
+)
+_ERF_BELOW = (
+    -1.45660718464996e-05,
+    -2.13374055278905e-04,
+    -1.68282697438203e-03,
+    -7.37332916720468e-03,
+    -1.42647390514189e-02,
+)
+_TANH = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
 
 
 def like(expression: Expr, value: float) -> Expr:
@@ -48,8 +67,20 @@ def log(x: Expr) -> Expr:
 
 
 def erf(x: Expr) -> Expr:
-    """Return the error function of a float32, which is 1 from 4 on."""
-    return hl.select(hl.is_nan(x), x, hl.erf(hl.clamp(x, hl.f32(-4.0), hl.f32(4.0))))
+    """Return the error function of a float32, which is 1 from 4 on, to 4e-7 of it.
+
+    A quotient of polynomials, with the coefficients of Eigen's (`MathFunctionsImpl.h`): Halide's takes an exponential.
+    """
+    x = clamped(x, -4.0, 4.0)
+    return x * _polynomial(_ERF_ABOVE, x * x) / _polynomial(_ERF_BELOW, x * x)
+
+
+def _polynomial(coefficients: Sequence[float], x: Expr) -> Expr:
+    """Return a polynomial by its coefficients, the highest first (Horner)."""
+    total = hl.f32(coefficients[0])
+    for coefficient in coefficients[1:]:
+        total = total * x + hl.f32(coefficient)
+    return total
 
 
 def sigmoid(x: Expr) -> Expr:
@@ -65,10 +96,7 @@ def tanh(x: Expr) -> Expr:
     if is_double(x):
         return hl.tanh(x)
     square = x * x
-    near = hl.f32(-5.70498872745e-3)
-    for coefficient in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
-        near = near * square + hl.f32(coefficient)
-    near = near * square * x + x
+    near = _polynomial(_TANH, square) * square * x + x
     size = hl.abs(x)
     small = exp(size * hl.f32(-2.0))
     far = (hl.f32(1.0) - small) / (hl.f32(1.0) + small)
@@ -77,7 +105,7 @@ def tanh(x: Expr) -> Expr:
 
 def softplus(x: Expr) -> Expr:
     """Return log(1 + exp(x)) for numbers of any size."""
-    return maximum(x, like(x, 0.0)) + log(like(x, 1.0) + exp(-hl.abs(x)))
+    return at_least(x, like(x, 0.0)) + log(like(x, 1.0) + exp(-hl.abs(x)))
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
@@ -92,9 +120,19 @@ def minimum(a: Expr, b: Expr) -> Expr:
     return hl.select(smaller | hl.is_nan(a) if a.type().is_float() else smaller, a, b)
 
 
+def at_least(x: Expr, low: Expr) -> Expr:
+    """Return `maximum` with what is not NaN, in one instruction of most processors."""
+    return hl.select(x < low, low, x)
+
+
+def at_most(x: Expr, high: Expr) -> Expr:
+    """Return `minimum` with what is not NaN; see `at_least`."""
+    return hl.select(x > high, high, x)
+
+
 def clamped(x: Expr, low: float, high: float) -> Expr:
-    """Return the nearest number in a range."""
-    return minimum(maximum(x, like(x, low)), like(x, high))
+    """Return the nearest number in a range; NaN of NaN."""
+    return at_most(at_least(x, like(x, low)), like(x, high))
 
 
 def power(x: Expr, exponent: Expr) -> Expr:
@@ -118,6 +156,22 @@ def multiplied(x: Expr, times: int) -> Expr:
     if half is None:
         return x
     return half * half * x if times % 2 else half * half
+
+
+def where(conditions: Sequence[Expr | None], x: Expr, other: Expr) -> Expr:
+    """Return x where all conditions hold, as they do nearly everywhere, and another number elsewhere.
+
+    Each has a choice of its own: of one that is about two loops Halide's loop partitioning may cut neither.
+
+    Args:
+        conditions: The conditions, of the outermost loop first; None for what always holds.
+        x: The number.
+        other: The other.
+    """
+    for condition in reversed(conditions):
+        if condition is not None:
+            x = hl.select(hl.likely(condition), x, other)
+    return x
 
 
 def finite(x: Expr) -> Expr:

@@ -12,6 +12,7 @@ from collage_halide.elements import EVERY
 from collage_halide.errors import Refused
 from collage_halide.indices import Index, computed, fixed
 from collage_halide.op import Op
+from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
 from collage_halide.scope import Scope
 from collage_halide.values import Number, Value
@@ -184,17 +185,14 @@ def _pad(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     other = Number(op.number("value", 0.0), kind, ()) if filling is None else filling.reshaped(())
 
     def element(index: At) -> Any:
-        own, inside = [], None
-        for at, pad, extent in zip(index, before, source.shape, strict=True):
-            at = at - pad
-            own.append(_mirrored(at, extent, mode))
-            here = at.inside(0, extent - 1) if mode == "constant" else None
-            if here is not None:
-                inside = here if inside is None else inside & here
         if not source.size:
             return other.at(())
-        element = source.at(own)
-        return element if inside is None else hl.select(hl.likely(inside), element, other.at(()))
+        inner = [at - pad for at, pad in zip(index, before, strict=True)]
+        own = [_mirrored(at, extent, mode) for at, extent in zip(inner, source.shape, strict=True)]
+        if mode != "constant":
+            return source.at(own)
+        within = [at.inside(0, extent - 1) for at, extent in zip(inner, source.shape, strict=True)]
+        return f.where(within, source.at(own), other.at(()))
 
     return [scope.moved(op.result(), kind, element, source.cost + 1)]
 

@@ -19,7 +19,7 @@ from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
 from collage_halide.scope import Scope
-from collage_halide.stages import Stage
+from collage_halide.stages import Stage, Window
 from collage_halide.values import CHEAP, DEAR, Value
 
 At = tuple[Index, ...]
@@ -49,6 +49,10 @@ class Windows(geometry.Windows):
             windows[axis] * self.steps[axis] + place[axis] * self.dilations[axis] for axis in range(len(self.shape))
         )
 
+    def along(self, axis: int, variable: Any = None) -> Window:
+        """Return the windows along one axis, with a reduced variable over them."""
+        return Window(variable, self.kernel[axis], self.steps[axis], self.dilations[axis])
+
     def met(self, axis: int, window: Index) -> Any:
         """Return how many elements of a window are in the input, along one axis."""
         count = hl.i32(0)
@@ -76,7 +80,7 @@ def padded(
         source: What is read.
         windows: The windows.
         filling: What padding is.
-        once: Whether one channel of the result reads each channel, not all of them.
+        once: Whether what is loaded is for one result alone, not for several that registers hold.
     """
     axes = range(len(windows.shape))
     beyond = tuple(max(0, windows.beyond(axis)) for axis in axes)
@@ -87,15 +91,13 @@ def padded(
     kind = source.kind.wide
 
     def element(index: At) -> Any:
-        own, inside = list(index[:2]), None
+        own, within = list(index[:2]), []
         for axis, at in enumerate(index[2:]):
             at = at - windows.before[axis]
-            here = at.inside(0, windows.shape[axis] - 1)
             own.append(at.clamped(0, windows.shape[axis] - 1))
-            if here is not None:
-                inside = here if inside is None else inside & here
+            within.append(at.inside(0, windows.shape[axis] - 1))
         value = source.wide(own)
-        return value if inside is None else hl.select(hl.likely(inside), value, kind.constant(filling))
+        return f.where(within, value, kind.constant(filling))
 
     wide = scope.kept(scope.moved((*source.shape[:2], *shape), kind, element, source.cost + 2), CHEAP)
     if isinstance(wide, Stage):
@@ -160,7 +162,9 @@ def _check_average_pool(op: Op) -> None:
 def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     weight, bias, kind = given(operands, 1), optional(operands, 2), op.result_kind()
     members, shape = op.shape(1)[1], op.result()
-    source, windows = padded(scope, given(operands, 0), _windows(op, op.shape(1)[2:]), 0, once=members == 1)
+    windows = _windows(op, op.shape(1)[2:])
+    shared = members > 1 or (len(windows.shape) > 1 and shape[-2] > 1 and windows.along(-2).overlaps)
+    source, windows = padded(scope, given(operands, 0), windows, 0, once=not shared)
     per_group = op.shape(1)[0] // int(op.attribute("group", 1))
     taps = len(windows.places) * members
 
@@ -175,11 +179,13 @@ def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
         products = (product(index, (fixed(0), *map(fixed, place))) for place in windows.places)
         return functools.reduce(lambda a, b: a + b, products)
 
-    if members == 1:  # a vector is loaded for one result alone
+    if not shared:  # sums in registers side by side would have nothing in common
         total: Value = scope.moved(shape, kind.wide, of_channel, 2 * taps + taps * source.cost)
     else:
         extents = (members, *windows.kernel)
         stage = scope.reduced("sum", shape, extents, kind.wide, product, along=False, work=2 + source.cost)
+        variables = dict(zip([axis for axis, extent in enumerate(extents) if extent > 1], stage.reduction, strict=True))
+        stage.windows = {axis + 1: windows.along(axis - 1, variable) for axis, variable in variables.items() if axis}
         stage.repeats, total = taps, stage
     parts = [total]
     if bias is not None:
