@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from collage_halide import hl
@@ -24,8 +24,8 @@ LEAST_WORK = 32_768
 """Operations below which threads cost more than they bring."""
 
 
-def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> None:
-    """Schedule a group.
+def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> Hashable:
+    """Schedule a group; return what the loops are, equal for schedules that give the same code.
 
     Args:
         group: The group, not yet scheduled.
@@ -34,8 +34,7 @@ def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> None:
         lanes: Elements of 32 bits in a vector.
     """
     lanes = lanes if how.vectors else 1
-    for nest in nests_of(group, how, threads):
-        _Loops(nest, how, threads, lanes).schedule()
+    return tuple(_Loops(nest, how, threads, lanes).schedule() for nest in nests_of(group, how, threads))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,8 +68,8 @@ class _Loops:
     threads: int
     lanes: int
 
-    def schedule(self) -> None:
-        """Order, split and run in parallel and in vectors; compute members inside."""
+    def schedule(self) -> Hashable:
+        """Order, split and run in parallel and in vectors; compute members inside. Return what was decided."""
         nest, sink, func = self.nest, self.nest.sink, self.nest.func
         axes = [axis for axis, extent in enumerate(nest.shape) if extent > 1] or [len(nest.shape) - 1]
         last = axes[-1]
@@ -129,6 +128,8 @@ class _Loops:
             if member.windows and self._in_tiles(member, regions, at):
                 continue
             _inside(member, regions, func, at, self.lanes, row=inner[-1] if slides else None)
+        tiled = None if tile is None else (tile.axis, tile.results, tile.width)
+        return sink.name, tuple(member.name for member in nest.members), self.lanes, wanted, tiled
 
     def _in_tiles(self, member: Stage, regions: Sequence[_Region], at: Any) -> bool:
         """Give sums over windows loops of their own inside the sink's, so that registers hold them; say if they can."""

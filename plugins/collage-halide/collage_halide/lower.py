@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 from collage_core.contract import Artifact, BuildContext, KernelFunction, Unsupported
@@ -53,32 +53,34 @@ def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] |
 def _variants(
     function: KernelFunction, build: BuildContext, wanted: Sequence[Variant], width: int
 ) -> Iterator[Artifact]:
-    made: set[bytes] = set()
-    failed: LoweringError | None = None
+    tried: set[Hashable] = set()
+    found, failed = False, None
     for how in wanted:
         group = group_of(function, width)
         try:
-            content = _compiled(group, how, build, width) if group.outputs else b""
+            schedule = _schedule(group, how, build, width)
+            if schedule in tried:
+                continue  # the same code under another name
+            tried.add(schedule)
+            content = compiled(group, build) if group.outputs else b""
         except hl.HalideError as error:
             failed = failed or LoweringError(f"Halide does not compile it: {str(error).strip()}")
             continue
-        if content in made:
-            continue  # the same code under another name
-        made.add(content)
+        found = True
         yield _artifact(function, build, how, group, content)
-    if failed is not None and not made:
+    if failed is not None and not found:
         if PLAIN in wanted:
             raise failed
         yield from _variants(function, build, [PLAIN], width)
 
 
-def _compiled(group: Group, how: Variant, build: BuildContext, width: int) -> bytes:
-    """Schedule and compile a group that has results: an autoscheduler crashes where there are none."""
-    if isinstance(how, Autoscheduler):
+def _schedule(group: Group, how: Variant, build: BuildContext, width: int) -> Hashable:
+    """Schedule a group; return what is equal for variants that give the same code."""
+    if not isinstance(how, Autoscheduler):
+        return arrange(group, how, build.threads, width // 4)
+    if group.outputs:  # it crashes where there are none
         how.schedule(group, build)
-    else:
-        arrange(group, how, build.threads, width // 4)
-    return compiled(group, build)
+    return how.name
 
 
 def _artifact(function: KernelFunction, build: BuildContext, how: Variant, group: Group, content: bytes) -> Artifact:

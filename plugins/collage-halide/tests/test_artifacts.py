@@ -111,6 +111,15 @@ def test_equal_functions_have_variants_of_equal_names(kernels: HostKernels) -> N
     assert len(first) == len(set(first)) > 1
 
 
+def test_variants_with_the_same_loops_are_built_once(kernels: HostKernels) -> None:
+    """How many vectors are computed together makes no difference to sums that registers hold."""
+    what = written(
+        "g (float[1,4,9,32] x) => (float[1,4,9,32] y) { y = Conv<group=4, kernel_shape=[3,3], pads=[1,1,1,1]>(x, w) }",
+        {"w": np.ones((4, 1, 3, 3), np.float32)},
+    )
+    assert [each.variant for each in kernels.lowered(what, variants=9)] == ["kept-4", "inline-4"]
+
+
 def test_a_variant_is_built_alone(kernels: HostKernels) -> None:
     name = variants(kernels)[1].variant
     answer = plugin.collage_lower(EXACT, rows().function, kernels.build(variant=name))

@@ -184,7 +184,9 @@ def _conv(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     else:
         extents = (members, *windows.kernel)
         stage = scope.reduced("sum", shape, extents, kind.wide, product, along=False, work=2 + source.cost)
-        variables = dict(zip([axis for axis, extent in enumerate(extents) if extent > 1], stage.reduction, strict=True))
+        variables = dict(
+            zip([axis for axis, extent in enumerate(extents) if extent > 1], stage.reduction or (), strict=True)
+        )
         stage.windows = {axis + 1: windows.along(axis - 1, variable) for axis, variable in variables.items() if axis}
         stage.repeats, total = taps, stage
     parts = [total]
