@@ -11,7 +11,7 @@ plan of ONNX Runtime and OpenVINO, mixed ones included, and one of Halide alone,
 independent judge time both packages and the single toolchains. The base of a ratio is the fastest of all that is not
 Halide's.
 
-What is in DIR is not measured again, but for groups whose interval was too wide: more than 3 % of the ratio to either
+What is in DIR is not measured again, but for groups whose interval was too wide: more than 3 % of the base to either
 side. `race` exits with 1 if fewer than 30 groups are at or below 1, fewer than 8 at or below a half, or an upsampling
 with ArgMax above 0.4; a wide interval counts for none.
 """
@@ -130,8 +130,11 @@ def median_us(rounds: Sequence[Sequence[float]]) -> float:
 
 
 def narrow(row: Mapping[str, Any]) -> bool:
-    """Return whether the interval of a ratio is narrow enough to count."""
-    return bool(row["ci95"][1] - row["ci95"][0] <= 2 * HALF_WIDTH * row["ratio"])
+    """Return whether the interval of a ratio is narrow enough to count, in parts of the best rival's time as elsewhere.
+
+    The judge goes on until intervals are as narrow as that, and stops then.
+    """
+    return bool(row["ci95"][1] - row["ci95"][0] <= 2 * HALF_WIDTH)
 
 
 def failed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -169,7 +172,7 @@ def race_page(report: Mapping[str, Any]) -> str:
         "Each group as a model of its own, on inputs that its model computes: the best plan of ONNX Runtime and "
         "OpenVINO that `collage optimize` finds (`libraries`), these toolchains alone, and Halide's kernel, by "
         f"`benchmarks/judge`: {rounds_said(report['protocol'])}, each contender in a process of its own. The base of a "
-        "ratio is the fastest that is not Halide."
+        f"ratio is the fastest that is not Halide. Intervals with a half-width above {HALF_WIDTH:.0%} count for none."
     )
     rows = []
     for row in report["groups"]:

@@ -13,7 +13,7 @@ def group(name: str, kind: str, unfused_ms: float, structure: str = "") -> Group
 
 
 def row(ratio: float, half_width: float, kind: str = "Relu LRN") -> dict[str, Any]:
-    return {"name": "g", "kind": kind, "ratio": ratio, "ci95": [ratio * (1 - half_width), ratio * (1 + half_width)]}
+    return {"name": "g", "kind": kind, "ratio": ratio, "ci95": [ratio - half_width, ratio + half_width]}
 
 
 def test_groups_with_most_time_come_first_and_few_of_a_kind() -> None:
