@@ -22,7 +22,7 @@ from benchmarks.judge.statistics import Interval, latency, paired_ratio
 
 SCHEMA_VERSION = 1
 _VERSIONS_OF = (
-    *("numpy", "onnx", "onnxruntime", "openvino"),
+    *("numpy", "onnx", "onnxruntime", "openvino", "halide"),
     *("onnxruntime-gpu", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cublas", "nvidia-cudnn-cu13"),
     *("tensorrt", "tensorrt-rtx-cu13-libs"),
 )

@@ -46,6 +46,7 @@ PAGES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "expensive-attributes": expensive_attributes.markdown,
     "few-rows": lambda report: few_rows.markdown(report["results"], report["environment"]),
     "fused-groups": fused_groups.list_page,
+    "fused-groups-race": fused_groups.race_page,
     "generating": generating.markdown,
     "gpu": lambda report: gpu_page.markdown(report["races"]),
     "lazy-search": lazy_search.markdown,
