@@ -130,10 +130,7 @@ def median_us(rounds: Sequence[Sequence[float]]) -> float:
 
 
 def narrow(row: Mapping[str, Any]) -> bool:
-    """Return whether the interval of a ratio is narrow enough to count, in parts of the best rival's time as elsewhere.
-
-    The judge goes on until intervals are as narrow as that, and stops then.
-    """
+    """Return whether the interval of a ratio is as narrow as the judge measures until it is."""
     return bool(row["ci95"][1] - row["ci95"][0] <= 2 * HALF_WIDTH)
 
 

@@ -18,8 +18,8 @@ TASKS = 4
 """Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
-MOST_WRITTEN_OUT = 9
-"""Products of a sum that are all written out."""
+MOST_PRODUCTS_UNROLLED = 9
+"""Products of a sum whose loops are all unrolled."""
 LEAST_WORK = 32_768
 """Operations below which threads cost more than they bring."""
 
@@ -270,9 +270,9 @@ def _in_registers(tile: Tile, results: Any, row: Any, sink: Any, at: Any, lanes:
     update.split(row, uo, ui, vector_of(tile.width, lanes), hl.TailStrategy.RoundUp).vectorize(ui)
     reduced = [*reversed(member.reduction or ())]
     unrolled = [uo, results]
-    if window is not None:  # what windows share is loaded once where all their elements are written out
+    if window is not None:  # what windows share is loaded once where the loop over their elements is unrolled
         reduced = [window.variable, *(each for each in reduced if each is not window.variable)]
-        unrolled += reduced[:1] if member.repeats > MOST_WRITTEN_OUT else reduced
+        unrolled += reduced[:1] if member.repeats > MOST_PRODUCTS_UNROLLED else reduced
     rest = [variable for variable in reversed(member.variables) if variable is not row and variable is not results]
     update.reorder(ui, uo, results, *reduced, *rest)
     for variable in unrolled:

@@ -78,8 +78,9 @@ def _schedule(group: Group, how: Variant, build: BuildContext, width: int) -> Ha
     """Schedule a group; return what is equal for variants that give the same code."""
     if not isinstance(how, Autoscheduler):
         return arrange(group, how, build.threads, width // 4)
-    if group.outputs:  # it crashes where there are none
-        how.schedule(group, build)
+    if not group.outputs:  # an autoscheduler crashes; own schedules are empty, too
+        return ()
+    how.schedule(group, build)
     return how.name
 
 

@@ -65,14 +65,14 @@ def tile_of(nest: Nest, axes: Sequence[int], lanes: int) -> Tile | None:
     return min(found, key=lambda each: each[:2])[2] if found else None
 
 
-def _of_same_vectors(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> list[tuple[float, int, Tile]]:
+def _of_same_vectors(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> list[tuple[int, int, Tile]]:
     """Return tiles along axes on which vectors do not depend, the time each takes, and a smaller number the larger."""
     shape, last = nest.shape, axes[-1]
     names = {each.tie: at.name() for each, at in zip(nest.members[member], member.variables, strict=True)}
     vectors = [loops for loops in member.loads if names[last] in loops]
     side = vector_of(shape[last], lanes)
     most = _SUMS_OF_AVX512 if lanes == _LANES_OF_AVX512 else _SUMS
-    found: list[tuple[float, int, Tile]] = []
+    found: list[tuple[int, int, Tile]] = []
     for axis in axes[:-1]:
         if axis not in names or all(names[axis] in loops for loops in vectors):
             continue
@@ -85,7 +85,7 @@ def _of_same_vectors(nest: Nest, member: Stage, axes: Sequence[int], lanes: int)
     return found
 
 
-def _of_windows(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> list[tuple[float, int, Tile]]:
+def _of_windows(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> list[tuple[int, int, Tile]]:
     """Return tiles along the axis before the innermost one, if windows along it overlap; see `_of_same_vectors`."""
     if len(axes) < 2:
         return []
@@ -96,7 +96,7 @@ def _of_windows(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> l
         return []
     side = vector_of(shape[last], lanes)
     registers = _REGISTERS_OF_AVX512 if lanes == _LANES_OF_AVX512 else _REGISTERS
-    found: list[tuple[float, int, Tile]] = []
+    found: list[tuple[int, int, Tile]] = []
     for results, count in itertools.product(range(2, min(MOST, shape[axis]) + 1), range(1, MOST + 1)):
         width = count * side
         if 2 * count * results < registers and width <= shape[last]:  # sums, and as much of what they share

@@ -120,6 +120,11 @@ def test_variants_with_the_same_loops_are_built_once(kernels: HostKernels) -> No
     assert [each.variant for each in kernels.lowered(what, variants=9)] == ["kept-4", "inline-4"]
 
 
+def test_what_is_empty_has_one_variant_at_any_effort(kernels: HostKernels) -> None:
+    what = written("g (float[0,3] x) => (float[0,3] y) { y = Relu(x) }")
+    assert [each.variant for each in kernels.lowered(what, effort=2, variants=9)] == ["kept-4"]
+
+
 def test_a_variant_is_built_alone(kernels: HostKernels) -> None:
     name = variants(kernels)[1].variant
     answer = plugin.collage_lower(EXACT, rows().function, kernels.build(variant=name))

@@ -169,6 +169,15 @@ def test_what_begins_with_an_infinity_is_right_behind_a_convolution(operator: st
     kernels.check(what, {"x": RNG.standard_normal((1, 5, 9, 40)).astype(np.float32)})
 
 
+@pytest.mark.parametrize("body", ["y = Clip(x, low, high)", "a = Clip(x, , high) y = Clip(a, low)", "y = Erf(x)"])
+def test_what_is_no_number_stays_so(body: str, kernels: HostKernels) -> None:
+    what = written(f"g (float[37] x) => (float[37] y) <float low = {{-0.5}}, float high = {{0.25}}> {{ {body} }}")
+    x = RNG.standard_normal(37).astype(np.float32)
+    x[3], x[4], x[5] = np.nan, np.inf, -np.inf
+
+    kernels.check(what, {"x": x})
+
+
 @pytest.mark.parametrize("dtype", ["float", "int32"])
 @pytest.mark.parametrize("axis", [0, 1], ids=["far apart", "side by side"])
 @pytest.mark.parametrize("last", [0, 1], ids=["first", "last"])
