@@ -64,19 +64,21 @@ def environment(paths: Iterable[str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)}
 
 
-def missing(projects: Iterable[Path] = PROJECTS, root: Path = ROOT) -> list[str]:
-    """Return what projects and the tests ask for and this Python has not got, as they ask for it.
+def missing(projects: Iterable[Path] = PROJECTS, requirements: Iterable[Path] = ()) -> list[str]:
+    """Return what projects ask for and this Python has not got, as they ask for it.
 
     Optional parts and versions are not looked at: what asks for those says so itself. Nor are the distributions of
     this repository, which are used from source.
 
     Args:
         projects: Their folders.
-        root: Folder of the repository, which has the tests' requirements.
+        requirements: Files that ask for more, one requirement a line.
     """
-    asked = (root / "tests" / "requirements.txt").read_text(encoding="utf-8").split()
+    asked: list[str] = []
     for project in projects:
         asked += _facts(project)["dependencies"]
+    for file in requirements:
+        asked += file.read_text(encoding="utf-8").split()
     ours = {_facts(project)["name"] for project in PROJECTS}
     return [each for each in dict.fromkeys(asked) if (name := _name(each)) not in ours and not _has(name)]
 
@@ -100,7 +102,7 @@ def _has(distribution: str) -> bool:
 
 def main() -> int:
     """Run Python with the arguments given, and return its exit status, or 2 if something is missing."""
-    lacking, needed = missing(), missing(BASE)
+    lacking, needed = missing(requirements=[ROOT / "tests" / "requirements.txt"]), missing(BASE)
     if lacking:
         print(f"this Python has not got {', '.join(lacking)}", file=sys.stderr)
     if needed:

@@ -35,15 +35,16 @@ def test_a_source_tree_looks_installed() -> None:
 
 
 def test_what_is_asked_for_and_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "requirements.txt").write_text("pytest-nobody-has[all]>=3\npytest>=8\n", encoding="utf-8")
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("pytest-nobody-has[all]>=3\npytest>=8\n", encoding="utf-8")
     projects = [tmp_path / "one", tmp_path / "two"]
     for project in projects:
         project.mkdir()
         asked = '["collage-core==0.1.0", "numpy>=2.0", "nobodys-lib"]'
         (project / "pyproject.toml").write_text(f'[project]\nname = "it"\ndependencies = {asked}\n', encoding="utf-8")
 
-    assert missing(projects, tmp_path) == ["pytest-nobody-has[all]>=3", "nobodys-lib"]
+    assert missing(projects, [requirements]) == ["nobodys-lib", "pytest-nobody-has[all]>=3"]
+    assert missing(projects) == ["nobodys-lib"]
     assert missing(BASE) == []
 
 
