@@ -43,6 +43,20 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Offer:
+    """Plans that the library's heuristics know of a graph, none of them built yet.
+
+    Attributes:
+        names: Engine and knobs of each, best guess first; a name may be there twice.
+        build: Builds the plan at a position. Raises a `CudnnError` if it cannot be built (a `NotSupportedError` also
+            if it was left out), and a `DeviceError` if the device fails.
+    """
+
+    names: tuple[str, ...]
+    build: Callable[[int], Found]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Conversion:
     """A copy of a tensor with different strides.
 
@@ -87,28 +101,24 @@ class Library(Protocol):
     def put_on(self, handle: int, stream: int) -> None:
         """Set the stream on which a handle's work is enqueued."""
 
-    def plans(
-        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
-    ) -> Iterator[Found]:
-        """Yield plans of the library's heuristics, best guess first, each built on demand.
+    def offer(self, graph: Graph, handle: int, *, exact: bool) -> Offer:
+        """Ask the library's heuristics for plans.
 
         Args:
             graph: Graph that the plans compute.
             handle: Handle on the device they are for.
             exact: Whether float32 products do without tensor cores.
-            workspace_limit_bytes: Limit of scratch memory.
-            only: Name or position of the only requested plan; no other is built.
 
         Raises:
-            CudnnError: If none of them can be built; a `NotSupportedError` unless one failed for another reason.
-            DeviceError: As soon as the device fails.
+            CudnnError: If there is none; a `NotSupportedError` if it is for the graph.
+            DeviceError: If the device fails.
         """
 
     def executed(self, data: bytes, handle: int, places: Mapping[int, int], workspace: int) -> Enqueue:
         """Return a call that enqueues a plan with its tensors' addresses.
 
         Args:
-            data: Plan returned by `plans`.
+            data: A plan that was built.
             handle: Handle with a stream.
             places: Address of each tensor in memory, by identifier.
             workspace: Address of its scratch memory.
@@ -158,35 +168,19 @@ class Cudnn:
         with self._failing(device), self._contexts.current(device):
             self._call(device, "cudnnSetStream", ctypes.c_void_p(handle), ctypes.c_void_p(stream))
 
-    def plans(
-        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
-    ) -> Iterator[Found]:
-        """See `Library.plans`."""
+    def offer(self, graph: Graph, handle: int, *, exact: bool) -> Offer:
+        """See `Library.offer`."""
         device = self._device(handle)
         with self._failing(device), self._contexts.current(device):
             drawn = self.drawn(graph, handle=handle)
-            limit = workspace_limit_bytes
-            count = self.prepared(drawn, graph, exact=exact, workspace_limit_bytes=limit, device=device)
-        problem: CudnnError = NotSupportedError("the library's heuristics know no plan")
-        found_none = True
-        names = [str(drawn.get_plan_name_at_index(index)) for index in range(count)]
-        for index, name in enumerate(names):
-            # the fallback's engines are what they were if the first heuristic knew them already, as of norms and
-            # depthwise convolutions on compute capability 9.0 (seen with 9.20)
-            if name in names[:index] or only not in (None, index, name):
-                continue
-            try:
-                with self._failing(device), self._contexts.current(device):  # not while whoever asked works with it
-                    found = self.built(drawn, index, device)
-            except CudnnError as error:  # another engine may do
-                if isinstance(problem, NotSupportedError):
-                    problem = error
-                continue
-            if found.workspace_bytes <= workspace_limit_bytes:
-                found_none = False
-                yield found
-        if found_none:
-            raise problem
+            count = self.prepared(drawn, graph, exact=exact, device=device)
+        names = tuple(str(drawn.get_plan_name_at_index(position)) for position in range(count))
+
+        def build(position: int) -> Found:
+            with self._failing(device), self._contexts.current(device):  # not while whoever asked works with it
+                return self.built(drawn, position, device)
+
+        return Offer(names, build)
 
     def drawn(self, graph: Graph, **where: Any) -> Any:
         """Convert a graph to the frontend's form and validate it.
@@ -223,9 +217,7 @@ class Cudnn:
             whole.validate()
         return whole
 
-    def prepared(
-        self, drawn: Any, graph: Graph, *, exact: bool, workspace_limit_bytes: int, device: str = "cuda"
-    ) -> int:
+    def prepared(self, drawn: Any, graph: Graph, *, exact: bool, device: str = "cuda") -> int:
         """Query the heuristics about a graph; return how many plans they found.
 
         Non-deterministic plans are left out. NVIDIA's cuDNN documentation, "Reproducibility (Determinism)": on GPUs
@@ -246,7 +238,6 @@ class Cudnn:
             drawn.build_operation_graph()
             drawn.create_execution_plans([frontend.heur_mode.A, frontend.heur_mode.FALLBACK])
             drawn.deselect_numeric_notes(unwanted)
-            drawn.deselect_workspace_greater_than(workspace_limit_bytes)
         return int(drawn.get_execution_plan_count())
 
     def built(self, drawn: Any, index: int, device: str = "cuda") -> Found:
@@ -378,6 +369,5 @@ _CODES = {DataType.FLOAT: 0, DataType.HALF: 2, DataType.BFLOAT16: 9}
 
 
 _DESELECTED = (
-    "every plan that the library knows multiplies float32 by tensor cores, is not deterministic, rounds its sums, or "
-    "needs more workspace than is allowed"
+    "every plan that the library knows multiplies float32 by tensor cores, is not deterministic, or rounds its sums"
 )

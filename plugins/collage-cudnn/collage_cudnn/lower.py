@@ -22,6 +22,7 @@ from collage_cuda.variants import begun
 from collage_cudnn.described import Described
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import DataType, Graph, Layout
+from collage_cudnn.kept_plans import KeptPlans
 from collage_cudnn.library import Found, Library
 from collage_cudnn.parts import parts_of
 from collage_cudnn.program import Program, assembled
@@ -193,7 +194,8 @@ class _Lowering:
 
     def _plans(self, graph: Graph, limit: int, only: str | int | None) -> Iterator[Found]:
         exact = self.target.option("precision") != "tf32"
-        return self.library.plans(graph, self.handle(), exact=exact, workspace_limit_bytes=limit, only=only)
+        kept = KeptPlans(self.library, self.handle, self.device, self.build.blobs)
+        return kept.plans(graph, exact=exact, workspace_limit_bytes=limit, only=only)
 
     def _artifact(self, layout: Layout, program: Program, found: Sequence[Found]) -> Artifact:
         asked = {str(place.at) for step in program.steps for place in step.read if place.kind == "weight"}

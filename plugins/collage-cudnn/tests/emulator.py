@@ -12,7 +12,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -21,7 +21,7 @@ import numpy as np
 from collage_core.contract import DEVICE_ALIGNMENT_BYTES
 from collage_cudnn.errors import CudnnError, NotSupportedError
 from collage_cudnn.graph import Graph
-from collage_cudnn.library import Conversion, Enqueue, Found
+from collage_cudnn.library import Conversion, Enqueue, Found, Offer
 from collage_testing.kit import FakeStream, stream_of
 from collage_testing.kit.fake_hardware import FakeHardware, FakeMemory
 
@@ -75,26 +75,21 @@ class Emulator:
         self.calls.append(f"put {handle} on {stream}")
         self._streams[handle] = stream
 
-    def plans(
-        self, graph: Graph, handle: int, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
-    ) -> Iterator[Found]:
+    def offer(self, graph: Graph, handle: int, *, exact: bool) -> Offer:
         assert handle in self._streams
         self.graphs.append((graph, exact))
         if reason := self._refuses(graph, exact):
             raise NotSupportedError(reason)
-        found = [
-            (position, *each)
-            for position, each in enumerate(PLANS)
-            if each[1] <= workspace_limit_bytes and only in (None, position, each[0])
-        ]
-        if not found:
-            raise NotSupportedError("the library's heuristics know no plan")
-        for position, called, scratch in found:
+
+        def build(position: int) -> Found:
+            called, scratch = PLANS[position]
             self.calls.append(f"build {called}")
             if (error := self._fails(graph)) is not None:
                 raise error
             plan = {"graph": graph.to_json(), "name": called, "scratch": scratch, "version": VERSION}
-            yield Found(called, position, scratch, json.dumps(plan).encode())
+            return Found(called, position, scratch, json.dumps(plan).encode())
+
+        return Offer(tuple(called for called, _ in PLANS), build)
 
     def executed(self, data: bytes, handle: int, places: Mapping[int, int], workspace: int) -> Enqueue:
         plan = json.loads(data)

@@ -94,15 +94,20 @@ class Frontend:
     Args:
         plans: What the heuristics know, of any graph.
         fails: What calls of a graph raise, by name.
+        version: What `backend_version` gives.
     """
 
     data_type = numerical_note = heur_mode = norm_forward_phase = scalar_type = diagonal_alignment = Names()
     cudnnGraphNotSupportedError = GraphNotSupported  # noqa: N815  the frontend's name
 
-    def __init__(self, *plans: Plan, fails: Mapping[str, Exception] | None = None) -> None:
+    def __init__(self, *plans: Plan, fails: Mapping[str, Exception] | None = None, version: int = 92000) -> None:
         self.plans = plans
+        self.version = version
         self.fails = dict(fails or {})
         self.calls: list[str] = []
+
+    def backend_version(self) -> int:
+        return self.version
 
     def pygraph(self, **settings: Any) -> Graph:
         return Graph(self)
@@ -186,7 +191,8 @@ def library(
     fails: Mapping[str, Exception] | None = None,
     statuses: Mapping[str, tuple[int, int]] | None = None,
     contexts: Contexts | None = None,
+    version: int = 92000,
 ) -> tuple[Cudnn, Frontend, Backend]:
     """`Cudnn` over recording objects, and these."""
-    frontend, backend = Frontend(*plans, fails=fails), Backend(statuses)
+    frontend, backend = Frontend(*plans, fails=fails, version=version), Backend(statuses)
     return Cudnn(frontend, backend, contexts or Contexts()), frontend, backend

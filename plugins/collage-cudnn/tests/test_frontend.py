@@ -176,7 +176,7 @@ def h100(library: Cudnn) -> Any:
 def plans(library: Cudnn, graph: Graph, h100: Any, *, exact: bool = True, most: int = 3) -> Iterator[Any]:
     try:
         drawn = library.drawn(graph, device_property=h100)
-        count = library.prepared(drawn, graph, exact=exact, workspace_limit_bytes=1 << 28)
+        count = library.prepared(drawn, graph, exact=exact)
     except CudnnError as error:
         if "SUBLIBRARY" in str(error):
             pytest.skip(f"the library is not whole: {error}")
@@ -241,7 +241,7 @@ def test_what_no_graph_can_mean_is_refused_with_the_librarys_status(library: Cud
     drawn = library.drawn(dataclasses.replace(graph, inputs=(wide, *others)), device_property=h100)
 
     with pytest.raises(NotSupportedError, match="CUDNN_STATUS_BAD_PARAM"):
-        library.prepared(drawn, graph, exact=True, workspace_limit_bytes=1 << 20)
+        library.prepared(drawn, graph, exact=True)
 
 
 def test_a_copy_between_layouts_is_described_to_the_library_and_needs_a_handle(library: Cudnn) -> None:

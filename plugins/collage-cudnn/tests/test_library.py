@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gc
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collage_core.contract import Unsupported
+from collage_core.contract import BlobCache, Device, Unsupported
 from collage_core.errors import (
     DeviceError,
     DeviceLostError,
@@ -20,8 +21,11 @@ from collage_core.errors import (
 )
 from collage_cudnn.errors import CudnnError, NotSupportedError, cudnn_error
 from collage_cudnn.graph import DataType, Graph, Layout
+from collage_cudnn.kept_plans import KeptPlans
 from collage_cudnn.library import Conversion, Cudnn, Found
 from collage_cudnn.parts import parts_of
+from collage_testing.kit.contexts import MemoryBlobs
+from collage_testing.kit.gpu_plugins import H100
 
 from .cases import convolution
 from .machine import TARGET, largest
@@ -80,9 +84,18 @@ def graph() -> Graph:
     return parts[0].graph
 
 
-def plans(cudnn: Cudnn, only: str | int | None = None) -> list[Found]:
-    handle = cudnn.handle("cuda:0", None)
-    return list(cudnn.plans(graph(), handle, exact=True, workspace_limit_bytes=100, only=only))
+def plans(
+    cudnn: Cudnn,
+    only: str | int | None = None,
+    *,
+    exact: bool = True,
+    limit: int = 100,
+    device: Device = H100,
+    blobs: BlobCache | None = None,
+) -> list[Found]:
+    handle = functools.partial(cudnn.handle, "cuda:0", None)
+    kept = KeptPlans(cudnn, handle, device, MemoryBlobs() if blobs is None else blobs)
+    return list(kept.plans(graph(), exact=exact, workspace_limit_bytes=limit, only=only))
 
 
 def test_plans_keep_the_librarys_order_and_what_cannot_be_built_is_passed_over() -> None:
@@ -131,6 +144,48 @@ def test_a_graph_without_a_plan_is_refused_unless_one_failed_for_another_reason(
         plans(cudnn)
 
     assert caught.type is kind
+
+
+def test_what_was_built_is_kept_and_not_asked_for_again() -> None:
+    blobs = MemoryBlobs()
+    cudnn, frontend, _ = library(Plan("a"), Plan("b", UNSUPPORTED), Plan("a"), Plan("c", workspace_bytes=7))
+    fresh = plans(cudnn, blobs=blobs)
+    frontend.calls.clear()
+
+    kept = plans(cudnn, blobs=blobs)
+
+    assert kept == fresh == [Found("a", 0, 0, b"a"), Found("c", 3, 7, b"c")]
+    assert frontend.built == ["b"]  # what could not be built, perhaps because something was missing
+    frontend.calls.clear()
+    assert plans(cudnn, "c", blobs=blobs) == plans(cudnn, 3, blobs=blobs) == fresh[1:]
+    assert not frontend.calls
+
+
+def test_what_was_kept_is_another_graphs_devices_precisions_or_versions_alone() -> None:
+    blobs = MemoryBlobs()
+    cudnn, frontend, _ = library(Plan("a"))
+    usual = plans(cudnn, blobs=blobs)
+    others: list[dict[str, Any]] = [{"device": dataclasses.replace(H100, model="NVIDIA H200")}, {"exact": False}]
+
+    for asked in others:
+        frontend.calls.clear()
+        assert plans(cudnn, blobs=blobs, **asked) == usual
+        assert frontend.built == ["a"]
+    newer, frontend, _ = library(Plan("a"), version=frontend.version + 1)
+    assert plans(newer, blobs=blobs) == usual
+    assert frontend.built == ["a"]
+
+
+def test_the_workspace_that_is_allowed_changes_nothing_of_what_is_kept() -> None:
+    blobs = MemoryBlobs()
+    cudnn, frontend, _ = library(Plan("a", workspace_bytes=8), Plan("b", workspace_bytes=4))
+
+    with pytest.raises(NotSupportedError, match="b needs 4 bytes of workspace; 3 are allowed"):
+        plans(cudnn, limit=3, blobs=blobs)
+    assert [each.name for each in plans(cudnn, limit=4, blobs=blobs)] == ["b"]
+    assert [each.name for each in plans(cudnn, limit=8, blobs=blobs)] == ["a", "b"]
+
+    assert frontend.built == ["a", "b"]
 
 
 def test_too_little_memory_ends_the_building_at_once() -> None:
@@ -189,7 +244,7 @@ def test_what_the_driver_says_of_a_device_is_kept(problem: Exception, kind: type
     contexts.fails = problem
 
     for use in (
-        lambda: list(cudnn.plans(graph(), handle, exact=True, workspace_limit_bytes=0)),
+        lambda: cudnn.offer(graph(), handle, exact=True),
         lambda: cudnn.executed(b"a", handle, {}, 0),
         lambda: cudnn.place(np.zeros(4), handle),
         lambda: cudnn.handle("cuda:0", 2),

@@ -17,7 +17,7 @@ from collage_core.fusion import kernel_function
 from collage_cudnn.graph import Graph
 from collage_cudnn.library import MULTIPLYING
 from collage_testing.kit import FakeDevice
-from collage_testing.kit.contexts import run_context
+from collage_testing.kit.contexts import MemoryBlobs, run_context
 from collage_testing.kit.gpu_plugins import H100, HOST
 
 from .cases import (
@@ -112,7 +112,7 @@ def test_the_chosen_variant_is_made_again_without_the_others(build: BuildContext
     chosen = lowered(Emulator(), build)[2]
     emulator = Emulator()
 
-    [again] = lowered(emulator, dataclasses.replace(build, variant=chosen.variant))
+    [again] = lowered(emulator, dataclasses.replace(build, variant=chosen.variant, blobs=MemoryBlobs()))
 
     assert again == chosen
     assert [call for call in emulator.calls if call.startswith("build")] == [f"build {PLANS[1][0]}"]
@@ -125,8 +125,9 @@ def test_the_chosen_variant_of_a_region_is_made_again_without_the_others(build: 
         f"{layout}_plans{number}.{number}.{number}.{number}" for number in (0, 1) for layout in ("nhwc", "nchw")
     ]
     emulator = Emulator()
+    elsewhere = dataclasses.replace(build, variant=made[3].variant, blobs=MemoryBlobs())
 
-    again = lowered(emulator, dataclasses.replace(build, variant=made[3].variant), block(FLOAT16), regions=True)
+    again = lowered(emulator, elsewhere, block(FLOAT16), regions=True)
 
     assert again == [made[3]]
     assert [call for call in emulator.calls if call.startswith("build")] == [f"build {PLANS[1][0]}"] * 4
@@ -150,6 +151,23 @@ def test_a_plan_of_several_equal_groups_is_built_and_kept_once(build: BuildConte
     steps = [step for step in json.loads(json.dumps(dict(first.metadata)))["steps"] if "run" in step]
     assert len(steps) == 4
     assert len(first.files) == len({step["run"] for step in steps}) == 4  # four different windows
+
+
+def test_graphs_that_another_candidate_had_are_not_built_again(build: BuildContext) -> None:
+    emulator = Emulator()
+    lowered(emulator, build, block(FLOAT16), regions=True)
+    in_region = list(emulator.graphs)
+
+    again = 0
+    for candidate in proposals(block(FLOAT16)).candidates:
+        emulator.graphs.clear()
+        answer = plugin_over(emulator).collage_lower(TARGET, kernel_function(candidate.sub_graph, "kernel"), build)
+        assert isinstance(answer, Iterator)
+        assert list(answer)
+        again += not emulator.graphs
+        assert not [graph for graph in emulator.graphs if graph in in_region]
+
+    assert again == 4  # the four windows, each alone
 
 
 def test_weights_are_asked_for_and_not_embedded(build: BuildContext) -> None:
