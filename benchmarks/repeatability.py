@@ -33,8 +33,8 @@ from benchmarks.all_models import shapes, writers
 from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import rounds_said
-from benchmarks.judge.rounds import HALF_WIDTH, PATIENCE, Protocol, compete
-from benchmarks.judge.statistics import paired_ratio
+from benchmarks.judge.rounds import PATIENCE, Protocol, compete
+from benchmarks.judge.statistics import HALF_WIDTH, decides, paired_ratio
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.records import plan_of
 
@@ -126,7 +126,7 @@ def verdict(ratio: Sequence[float] | None) -> str:
     if ratio is None:
         return "most often"
     _, low, high = ratio
-    if high - low > 2 * HALF_WIDTH:
+    if not decides(low, high):
         return "not measured"
     return "as fast" if low <= 1 <= high else "differs"
 

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.judge.inputs import beside
 from benchmarks.judge.report import rounds_said
-from benchmarks.judge.rounds import HALF_WIDTH
+from benchmarks.judge.statistics import HALF_WIDTH, decides
 from benchmarks.models import MODELS
 from benchmarks.models.entry import Entry, images
 from benchmarks.models.graph import GraphWriter
@@ -132,7 +132,7 @@ def judged(case: Case, target: str, work: Path, rounds: int, tell: Callable[[str
 def verdict(found: Mapping[str, Any]) -> str:
     """Return `holds`, `slower`, or `not measured` where the interval is too wide."""
     low, high = found["run"]["ci95"]
-    if (high - low) / 2 > HALF_WIDTH:
+    if not decides(low, high):
         return "not measured"
     return "holds" if high <= _LIMIT else "slower"
 

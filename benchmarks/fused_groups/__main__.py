@@ -39,8 +39,8 @@ from benchmarks.fused_groups.listing import Group, Prepared, chosen, extracted, 
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import rounds_said
-from benchmarks.judge.rounds import HALF_WIDTH, PATIENCE, Protocol, compete
-from benchmarks.judge.statistics import paired_ratio
+from benchmarks.judge.rounds import PATIENCE, Protocol, compete
+from benchmarks.judge.statistics import HALF_WIDTH, decides, paired_ratio
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
 
@@ -129,14 +129,9 @@ def median_us(rounds: Sequence[Sequence[float]]) -> float:
     return statistics.median(statistics.median(samples) for samples in rounds)
 
 
-def narrow(row: Mapping[str, Any]) -> bool:
-    """Return whether the interval of a ratio is as narrow as the judge measures until it is."""
-    return bool(row["ci95"][1] - row["ci95"][0] <= 2 * HALF_WIDTH)
-
-
 def failed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say what does not hold."""
-    measured = [row for row in rows if narrow(row)]
+    measured = [row for row in rows if decides(*row["ci95"])]
     one = sum(row["ratio"] <= 1 for row in measured)
     half = sum(row["ratio"] <= 0.5 for row in measured)
     said = []
@@ -231,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.names and group.name not in options.names:
             continue
         kept = options.work / f"{group.name}.race.json"
-        if not kept.is_file() or not narrow(json.loads(kept.read_text(encoding="utf-8"))):
+        if not kept.is_file() or not decides(*json.loads(kept.read_text(encoding="utf-8"))["ci95"]):
             console.print(f"{number} of {len(groups)}: {group.name} ({group.kind})", highlight=False)
             try:
                 row = raced(group, options.work, protocol)

@@ -20,12 +20,10 @@ import numpy as np
 
 from benchmarks.judge.contender import Contender
 from benchmarks.judge.process import ContenderError, ContenderProcess
-from benchmarks.judge.statistics import disagreement, paired_ratio
+from benchmarks.judge.statistics import HALF_WIDTH, decides, disagreement, paired_ratio
 
 PATIENCE: Final = 3
 """`Protocol.patience` of benchmarks."""
-HALF_WIDTH: Final = 0.03
-"""An interval that reaches farther to one side, on average, decides nothing."""
 _LOOK: Final = 10
 """Rounds between two looks at the intervals."""
 
@@ -202,7 +200,7 @@ def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
         fastest = min(times, key=lambda rounds: np.median([np.median(samples) for samples in rounds]), default=[])
         for rounds in times:
             ratio = paired_ratio(fastest, rounds)
-            if ratio.high - ratio.low > 2 * half_width:
+            if not decides(ratio.low, ratio.high, half_width):
                 return False
     return True
 

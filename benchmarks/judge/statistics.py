@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 RESAMPLES = 4000
+HALF_WIDTH: Final = 0.03
+"""How far the interval of a ratio may reach to each side, on average, to decide anything."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,16 @@ def paired_ratio(numerator: Sequence[Sequence[float]], base: Sequence[Sequence[f
     """
     pairs = zip(numerator, base, strict=True)
     return median_interval([float(np.median(a) / np.median(b)) for a, b in pairs])
+
+
+def decides(low: float, high: float, half_width: float = HALF_WIDTH) -> bool:
+    """Return whether the interval of a ratio is narrow enough to decide anything.
+
+    Examples:
+        >>> decides(0.99, 1.02), decides(0.9, 1.0)
+        (True, False)
+    """
+    return high - low <= 2 * half_width
 
 
 def geometric_mean(ratios: Sequence[Sequence[float]], seed: int = 0) -> Interval:

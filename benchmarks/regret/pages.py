@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.judge.report import rounds_said
-from benchmarks.judge.rounds import HALF_WIDTH
+from benchmarks.judge.statistics import HALF_WIDTH
 from benchmarks.page import head, lines_of
 from benchmarks.regret.race import UNDECIDED_AT_MOST, WITHIN
 from benchmarks.regret.replaying import LOST_AT_MOST, SHARE, WORST

@@ -14,8 +14,8 @@ import onnx
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import summarise
-from benchmarks.judge.rounds import HALF_WIDTH, Outcome, Protocol, compete
-from benchmarks.judge.statistics import paired_ratio
+from benchmarks.judge.rounds import Outcome, Protocol, compete
+from benchmarks.judge.statistics import decides, paired_ratio
 from benchmarks.records import plan_of, record_of
 from benchmarks.regret.replaying import best_of
 from benchmarks.regret.searches import CANDIDATES, SEARCHES, described, searched
@@ -128,6 +128,6 @@ def judged(low: float, high: float) -> str:
     """
     if low > WITHIN:
         return "lost"
-    if high - low > 2 * HALF_WIDTH:
+    if not decides(low, high):
         return "not measured"
     return "within" if high <= WITHIN else "undecided"
