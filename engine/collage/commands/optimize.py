@@ -6,38 +6,30 @@ import contextlib
 import dataclasses
 import functools
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import onnx_ir
 
 from collage.build.plan_builder import PlanBuilder
 from collage.command_start import command_began
 from collage.commands.optimizing.beside_each_other import mixable_rules
+from collage.commands.optimizing.exploring import Exploring
 from collage.commands.optimizing.optimized import Optimized
 from collage.commands.optimizing.origin import origin_of
+from collage.commands.optimizing.racing import Raced, Racing
 from collage.control.choices import GraphChoices, UserChoices
-from collage.control.plan_file import PlanFile
-from collage.control.plan_of_file import planned
-from collage.decide.feedback import with_feedback
 from collage.decide.kept import Kept, keep_best
-from collage.decide.races.end_to_end import EndToEndTimer
-from collage.decide.races.saved_races import EndToEndTimings, SavedRaces
 from collage.decide.record import record_of
 from collage.decide.recording import call_site
-from collage.decide.shortlist import shortlist
-from collage.decide.two_level import FITNESS_ROUNDS, improved
 from collage.disk_space import full_disk_named
 from collage.errors import TooInexactError, WrongKernelError, WrongPinError
-from collage.explore.by_options import explore
 from collage.explore.certificate import certified
 from collage.explore.exploration import Explored
-from collage.explore.fixed_plan import measured_plan
 from collage.measure.budget import Budget
 from collage.measure.driver.repeats import repeats_of
 from collage.measure.models.preparing import prepared_apart
-from collage.options import OptimizeOptions, Preset
+from collage.options import OptimizeOptions
 from collage.peaks.limits import PlanLimits
 from collage.peaks.measured_limits import measured_limits, working_targets
 from collage.precision.blame import blamed
@@ -46,25 +38,18 @@ from collage.precision.plans.plan_runs import PlanRuns
 from collage.process_guard import plugins_guarded
 from collage.report.facts.record import Record
 from collage.report.progress import Progress, SilentProgress, stages_of
-from collage.resolve.noting import note
 from collage.setup.environment import Environment
 from collage.setup.phase_clock import PhaseClock
 from collage.setup.queries import usable_rules
-from collage.setup.settings import SetupChoices, candidate_bounds
+from collage.setup.settings import SetupChoices
 from collage.setup.workload import Workload
-from collage_core.candidates.all_proposals import propose_all
-from collage_core.candidates.plan import Plan
-from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Obstacle
 from collage_core.fusion import CandidateKernel
 from collage_core.plugin_guards import left_out
 from collage_core.registry import Registry
-from collage_core.search.two_level import TwoLevelLimits
 
 _KEPT = "What was measured is kept in the tuning database, so run it again, or give it more time with --budget."
-_BUILD_S = 0.2
-"""Seconds that building and checking a candidate takes, roughly."""
 _STAGES: Final = stages_of(
     {
         "preparing the model": 0.04,
@@ -155,7 +140,6 @@ class _Optimization:
         self._finishing = finishing
         self._given = graph_choices.choices.given
         self._tie_breaking = graph_choices.choices.tie_breaking
-        self._pool = environment.pool
         self._builder = PlanBuilder(environment, progress)
         self._notes = [str(clash) for clash in environment.toolchains.clashes]
         if (fleet := environment.toolchains.fleet) is not None:
@@ -174,8 +158,6 @@ class _Optimization:
                 self._notes.append(f"whole plans are timed by `run`, with {turns} sizes near these in turn")
         self._notes += [figures.said for figures in environment.toolchains.device_figures if figures.said]
         self._left_out: list[str] = []
-        self._trace: Mapping[str, Any] | None = None
-        self._alone_us: dict[str, float] = {}
         self._explored_at = 0.0
         allowed, metric = options.error_allowed, graph_choices.choices.metric
         self._precision: LowerPrecision | None = None
@@ -183,6 +165,21 @@ class _Optimization:
             self._precision = LowerPrecision(
                 environment, PlanRuns(environment, self._builder), allowed, metric, options.ranges, progress
             )
+        self._exploring = Exploring(
+            environment=environment,
+            options=options,
+            graph_choices=graph_choices,
+            precision=self._precision,
+            progress=progress,
+            clock=clock,
+        )
+        self._racing = Racing(
+            environment=environment,
+            options=options,
+            builder=self._builder,
+            tie_breaking=self._tie_breaking,
+            progress=progress,
+        )
 
     def run(self) -> Optimized:
         """Propose, explore, race, build, decide and record; once more without a kernel that makes the plan wrong."""
@@ -232,20 +229,23 @@ class _Optimization:
         Raises:
             WrongKernelError: If a kernel is to be left out.
         """
-        explored, plans = self._explored(rules) if self._given is None else self._forced(rules, self._given)
-        if self._options.search == "ilp" and self._given is None:
-            self._notes.append(certified(explored.pool, explored.result.total_us))
+        given = self._given
+        found = self._exploring.searched(rules) if given is None else self._exploring.given(rules, given)
+        self._explored_at = self._environment.budget.clock()
+        self._notes += found.notes
+        if self._options.search == "ilp" and given is None:
+            self._notes.append(certified(found.explored.pool, found.explored.result.total_us))
         self._progress.stage(_STAGES["timing whole plans"])
         with self._clock.phase("refine"):
-            timings = self._timer(self._options.effective).run(plans)
+            raced = self._racing.timed(found.explored, found.plans)
             self._finishing()
-            if self._given is None:
-                explored, plans, timings = self._fed_back(explored, plans, timings)
-            if self._options.search == "two-level" and self._given is None:
-                explored, plans, timings = self._changed(explored, plans, timings)
+            if given is None:
+                raced = self._racing.gone_on(raced)
+            self._notes += raced.notes
             self._finishing()
             self._progress.stage(_STAGES["building and verifying"])
-            kept = self._kept(plans, timings, explored.pool)
+            kept = self._kept(raced)
+        explored = raced.explored
         with self._clock.phase("peaks"):
             limits = self._limits(explored, kept)
         precision = self._precision
@@ -255,20 +255,20 @@ class _Optimization:
             self._environment,
             self._options,
             explored,
-            plans,
+            raced.plans,
             kept,
             limits,
-            method=explored.result.method if self._trace is None else "two-level",
+            method=explored.result.method if raced.trace is None else "two-level",
             seconds=self._clock.total(),
-            alone_us=self._alone_us,
+            alone_us=raced.alone_us,
             notes=self._notes,
             precision={} if precision is None else blamed(kept.assembled.plan, precision.sensitivities),
             metric=None if precision is None else precision.facts,
-            ranges=self._options.ranges if self._given is None else self._given.ranges,
+            ranges=self._options.ranges if given is None else given.ranges,
             interval=self._interval,
         )
         origin = self._origin if self._is_final(explored, record) else None
-        return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=self._trace, origin=origin)
+        return Optimized(record=record, assembled=kept.assembled, pool=explored.pool, trace=raced.trace, origin=origin)
 
     def _interval(self, kernel: CandidateKernel, cost_us: float) -> tuple[float, float] | None:
         """Return an interval around a kernel's cost; see `Repeats.interval`."""
@@ -288,134 +288,6 @@ class _Optimization:
             or Obstacle.OTHER in without_targets
         )
 
-    def _explored(self, rules: Sequence[TargetRule]) -> tuple[Explored, list[Plan]]:
-        """Measure and search; the plans are those that are worth timing end to end."""
-        if self._options.budget_s is not None:
-            self._progress.message(_allowed(self._environment.budget, self._options.effective))
-        began = time.monotonic()
-        environment = self._environment
-        explored = explore(
-            environment.source,
-            environment.pool,
-            self._in_own_types(rules),
-            self._options,
-            self._graph_choices.pins,
-            environment.asked.failures,
-            self._progress,
-            environment.budget.exploring,
-        )
-        note(environment.toolchains, explored.proposals)
-        measuring = self._environment.source.counts.seconds
-        self._clock.add("measure", measuring)
-        self._clock.add("search", explored.search_s)
-        self._clock.add("candidates", max(0.0, time.monotonic() - began - measuring - explored.search_s))
-        targets = self._environment.toolchains.targets()
-        most = self._options.effective.challengers
-        explored, precise = self._of_lower_precision(explored)
-        self._explored_at = self._environment.budget.clock()
-        plans, said = shortlist(explored.pool, targets, most, self._environment.source, self._tie_breaking)
-        self._notes += said
-        return explored, [*plans, *precise]
-
-    def _in_own_types(self, rules: Sequence[TargetRule]) -> Sequence[TargetRule]:
-        """Return the rules without those of targets whose regions are chosen under the bound, if others are left."""
-        exploring = [rule for rule in rules if not rule.target.is_chosen_by_region]
-        return exploring if exploring and not self._graph_choices.pins else rules
-
-    def _of_lower_precision(self, explored: Explored) -> tuple[Explored, tuple[Plan, ...]]:
-        """Measure kernels of lower precision where an error is allowed, and return plans that mix precisions."""
-        if self._precision is None or self._environment.budget.exploring.is_spent:
-            return explored, ()
-        if self._graph_choices.pins:
-            self._notes.append(
-                "with pins each kernel of lower precision keeps to the bound by itself: none is chosen by region"
-            )
-            return explored, ()
-        with self._clock.phase("precision"):
-            found = self._precision.explore(explored.pool)
-        self._notes += found.notes
-        return dataclasses.replace(explored, pool=found.pool), found.plans
-
-    def _forced(self, rules: Sequence[TargetRule], given: PlanFile) -> tuple[Explored, list[Plan]]:
-        """Measure the kernels of the plan of a file."""
-        graph, pool = self._environment.graph, self._pool
-        with self._clock.phase("candidates"):
-            proposed = propose_all(rules, graph, candidate_bounds(self._options))
-            plan = planned(
-                given,
-                graph,
-                self._environment.toolchains.targets(),
-                proposed.by_target.values(),
-                dispatch_us=pool.dispatch_us,
-                copies=pool.copy_costs,
-            )
-            self._graph_choices.pins.check(plan)
-        with self._clock.phase("measure"):
-            explored, plan = measured_plan(plan, proposed, pool, self._environment.source, self._progress)
-        return explored, [plan]
-
-    def _timer(self, preset: Preset) -> EndToEndTimer:
-        workload, toolchains = self._environment.workload, self._environment.toolchains
-        budget = self._environment.budget.racing
-        return EndToEndTimer(
-            saved=SavedRaces.under(
-                self._options,
-                database=toolchains.database,
-                workload=workload,
-                host=toolchains.host,
-                threads=toolchains.threads,
-                tolerance=self._environment.source.settings.inexact_tolerance.relative,
-                plugins=toolchains.plugins,
-                preset=preset,
-                budget_s=budget.seconds,
-            ),
-            folder=toolchains.folder,
-            inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),
-            build=self._builder.build,
-            progress=self._progress,
-            retry_failed=toolchains.retry_failed,
-            budget=budget,
-        )
-
-    def _fed_back(
-        self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings
-    ) -> tuple[Explored, list[Plan], EndToEndTimings]:
-        """Take what kernels take in place for their costs, and race what looks better then."""
-        preset = self._options.effective
-        found = with_feedback(
-            explored.pool,
-            plans,
-            timings,
-            None if self._environment.budget.racing.is_spent else self._timer(preset).run,
-            usual_us=self._environment.source.usual_calibration_us,
-            most=preset.challengers,
-            seed=self._options.seed,
-            tie_breaking=self._tie_breaking,
-        )
-        self._alone_us = dict(found.alone_us)
-        return dataclasses.replace(explored, pool=found.pool), list(found.plans), found.timings
-
-    def _changed(
-        self, explored: Explored, plans: Sequence[Plan], timings: EndToEndTimings
-    ) -> tuple[Explored, list[Plan], EndToEndTimings]:
-        """Change plans by moves, each judged end to end: the second level."""
-        preset, budget = self._options.effective, self._environment.budget.racing
-        better = improved(
-            explored.pool,
-            plans,
-            timings,
-            explored.proposals,
-            judge=self._timer(dataclasses.replace(preset, rounds=FITNESS_ROUNDS)).run,
-            race=self._timer(preset).run,
-            measure=lambda kernel: self._environment.source.measure([kernel]),
-            limits=TwoLevelLimits(evaluations=preset.evaluations, seed=self._options.seed),
-            stop=lambda: budget.is_spent,
-            tie_breaking=self._tie_breaking,
-        )
-        self._notes.append(better.note)
-        self._trace = better.trace
-        return dataclasses.replace(explored, pool=better.pool), list(better.plans), better.timings
-
     def _limits(self, explored: Explored, kept: Kept) -> PlanLimits | None:
         """Estimate what the machine allows; the quick preset leaves it at NumPy's products and what is known."""
         plan, in_place = kept.assembled.plan, kept.verified.measured_us
@@ -431,31 +303,19 @@ class _Optimization:
         choices = SetupChoices.of(self._options)
         return measured_limits(plan, times, self._environment.toolchains, choices, targets)
 
-    def _kept(self, plans: Sequence[Plan], timings: EndToEndTimings, pool: CandidatePool) -> Kept:
+    def _kept(self, raced: Raced) -> Kept:
         precision = self._precision
         kept = keep_best(
-            plans,
-            timings,
+            raced.plans,
+            raced.timings,
             self._builder,
             seed=self._options.seed,
             tie_breaking=self._tie_breaking,
             wrong=self._found_wrong,
-            accept=None if precision is None else functools.partial(precision.accept, pool=pool),
+            accept=None if precision is None else functools.partial(precision.accept, pool=raced.explored.pool),
         )
         self._notes += kept.notes
         if self._given is None:
             return kept
         reason = f"the plan of {self._given.source} was asked for; no other was tried"
         return dataclasses.replace(kept, decision=dataclasses.replace(kept.decision, reason=reason))
-
-
-def _allowed(budget: Budget, preset: Preset) -> str:
-    """Return what a budget allows once the model is prepared, as an estimate."""
-    measuring_s = budget.exploring.left_s
-    count = int(measuring_s / (preset.protocol.warmup_s + preset.protocol.duration_s + _BUILD_S))
-    racing_s = max(0.0, budget.racing.left_s - measuring_s)
-    return (
-        f"of the budget of {budget.seconds:g} s, {budget.left_s:.0f} s are left: about {count} measurements in "
-        f"{measuring_s:.0f} s, then {racing_s:.0f} s for whole plans, the rest to verify; what no plan can do without "
-        "is measured in any case"
-    )
