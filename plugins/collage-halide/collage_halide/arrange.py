@@ -52,6 +52,23 @@ class _Region:
     whole: bool = False
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Iteration:
+    """What an iteration of a sink's outer loops computes.
+
+    Attributes:
+        outer: Axes of the sink that are outer loops.
+        last: Its innermost axis.
+        block: Elements of that axis.
+        tile: Sums that registers hold; None if there are none.
+    """
+
+    outer: tuple[int, ...]
+    last: int
+    block: int
+    tile: Tile | None
+
+
 @dataclasses.dataclass(eq=False, slots=True)
 class _Loops:
     """The loops of a sink.
@@ -104,32 +121,46 @@ class _Loops:
         vectors = _vectorised(func, x, block, self.lanes, sink.name)
         if tile is not None and vectors is not None:
             func.unroll(vectors)
+        iteration = _Iteration(outer=tuple(outer), last=last, block=block, tile=tile)
         rows = [axis for axis in axes if axis not in (*outer, last)]
-        around = {*outer, last} if last in nest.shared else set(outer)
-        for member, along in nest.members.items():
+        for member in nest.members:
             if tile is not None and member is tile.member:
-                ties = [each.tie for each in along]
+                ties = [each.tie for each in nest.members[member]]
                 results, row = (member.variables[ties.index(axis)] for axis in (tile.axis, last))
                 _in_registers(tile, results, row, func, between[-1] if between else at, self.lanes)
-                continue
-            slides = tile is None and bool(rows) and self._slides(member, rows[-1])
-            inside = {*around, rows[-1]} if slides else around
-            regions = []
-            for each, extent in zip(along, member.shape, strict=True):
-                if tile is not None and each.tie == tile.axis and tile.axis in outer:
-                    regions.append(_Region(tile.results, known=True))
-                elif each.tie in outer:
-                    regions.append(_Region(1, known=True))
-                elif each.tie == last and last in nest.shared:
-                    regions.append(_Region(block, known=True))
-                else:
-                    still = not each.on & inside
-                    regions.append(_Region(extent, known=still, whole=still))
-            if member.windows and self._in_tiles(member, regions, at):
-                continue
-            _inside(member, regions, func, at, self.lanes, row=inner[-1] if slides else None)
+            elif tile is None and rows and self._slides(member, rows[-1]):
+                regions = self._regions(member, iteration, row=rows[-1])
+                _inside(member, regions, func, at, self.lanes, row=inner[-1])
+            else:
+                regions = self._regions(member, iteration)
+                if not (member.windows and self._in_tiles(member, regions, at)):
+                    _inside(member, regions, func, at, self.lanes)
         tiled = None if tile is None else (tile.axis, tile.results, tile.width)
         return sink.name, tuple(member.name for member in nest.members), self.lanes, wanted, tiled
+
+    def _regions(self, member: Stage, iteration: _Iteration, row: int | None = None) -> list[_Region]:
+        """Return how much of each axis of a member is computed at once.
+
+        Args:
+            member: The member.
+            iteration: Where it is computed.
+            row: Axis of the sink along which it is computed row by row, if it is.
+        """
+        tile, last = iteration.tile, iteration.last
+        with_last = last in self.nest.shared
+        around = {*iteration.outer, *([last] if with_last else []), *([] if row is None else [row])}
+        regions = []
+        for each, extent in zip(self.nest.members[member], member.shape, strict=True):
+            if tile is not None and each.tie == tile.axis and tile.axis in iteration.outer:
+                regions.append(_Region(tile.results, known=True))
+            elif each.tie in iteration.outer:
+                regions.append(_Region(1, known=True))
+            elif each.tie == last and with_last:
+                regions.append(_Region(iteration.block, known=True))
+            else:
+                still = not each.on & around
+                regions.append(_Region(extent, known=still, whole=still))
+        return regions
 
     def _in_tiles(self, member: Stage, regions: Sequence[_Region], at: Any) -> bool:
         """Give sums over windows loops of their own inside the sink's, so that registers hold them; say if they can."""
