@@ -10,10 +10,11 @@ samples are multiplied so that the best mixed plan truly takes 0.90 to 1.02 of t
 toolchains race alone. A process may be slow for its whole life, so each heat multiplies each contender's samples by a
 factor of its own.
 
-Each rule races the same draws, within the time that its turns and the starts of its processes would take. The plan is
-then decided on as in `optimize`. What a rule loses is the true time of its plan over that of the plan that is decided
-on after all rounds of all contenders. `--collect` makes the file of races from tuning databases: quartiles of each
-round.
+Each way races the same draws, within the time that its turns and the starts of its processes would take. The plan is
+then decided on as in `optimize`. What it loses is the true time of its plan over that of the plan that is decided on
+after all rounds of all contenders. Recorded rounds have two runs of each kind at least. `one run` takes one of them,
+and the time of one, where a run fills half of a round. `--collect` makes the file of races from tuning databases:
+quartiles of each round.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from collage.decide import decision
 from collage.decide.decision import Timed, decide
 from collage.decide.races import staying
-from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, heats_left
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, LEAST_RUNS, heats_left
 from collage.decide.races.staying import LOOKED_AT, Staying, fastest, is_settled
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
@@ -57,6 +58,7 @@ PROCESS_NOISE: Final = 0.02
 RACES: Final = Path(__file__).parent / "results" / "races-epyc-2-cores.json.xz"
 MOST_ROUNDS: Final = PRESETS["default"].rounds
 LIMIT_S: Final = PRESETS["default"].race_s
+_HALF_S: Final = PRESETS["default"].round_s / 2
 _RESAMPLES: Final = 200
 _NEVER_S: Final = 1e9
 START_S: Final = 1.5
@@ -79,6 +81,21 @@ class Recorded:
     rounds: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
     singles: frozenset[str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to race.
+
+    Attributes:
+        rule: Who runs another heat.
+        least_runs: Runs of each kind that a contender makes in a round, at least.
+        limit_s: Seconds after which no heat begins, except the second.
+    """
+
+    rule: Rule
+    least_runs: int = LEAST_RUNS
+    limit_s: float = LIMIT_S
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,24 +124,37 @@ class Draw:
         self._factors = factors
         length = len(next(iter(recorded.rounds.values())))
         self._rounds = random.integers(0, length, MOST_ROUNDS)
+        self._which = random.integers(0, 2, MOST_ROUNDS)
         self._process = np.exp(PROCESS_NOISE * random.standard_normal((MOST_ROUNDS, len(self.names))))
         self.true_us = {name: factors[name] * _middle(recorded.rounds[name]) for name in self.names}
 
-    def heat(self, names: Sequence[str], heat: int, first: int, count: int) -> tuple[_Way, _Way]:
-        """Return what contenders do in some rounds: as bound, and as users call them."""
+    def heat(self, names: Sequence[str], heat: int, first: int, count: int, least_runs: int = 2) -> tuple[_Way, _Way]:
+        """Return what contenders do in some rounds: as bound, and as users call them.
+
+        Args:
+            names: Those that run.
+            heat: Number of the heat.
+            first: Number of its first round.
+            count: Number of its rounds.
+            least_runs: Runs of each kind in a round, at least; two were recorded.
+        """
         found: tuple[_Way, _Way] = ({}, {})
         for name in names:
             factor = self._factors[name] * float(self._process[heat, self.names.index(name)])
+            is_long = self.true_us[name] / 1e6 > _HALF_S
             for way, into in zip((self._recorded.rounds, self._recorded.called), found, strict=True):
                 if name in way:
-                    rounds = (way[name][index] for index in self._rounds[first : first + count])
+                    rounds = [way[name][index] for index in self._rounds[first : first + count]]
+                    if is_long and least_runs == 1:
+                        which = self._which[first : first + count]
+                        rounds = [(_two(samples)[at],) for samples, at in zip(rounds, which, strict=True)]
                     into[name] = tuple(tuple(factor * sample for sample in samples) for samples in rounds)
         return found
 
-    def turn_s(self, name: str) -> float:
-        """Return what a turn takes: a pause, warming up, and two samples or half of a round's time of each kind."""
-        call_s, half_s = self.true_us[name] / 1e6, PRESETS["default"].round_s / 2
-        return 0.02 + max(0.04, call_s) + call_s + 2 * max(half_s, 2 * call_s)
+    def turn_s(self, name: str, least_runs: int = 2) -> float:
+        """Return what a turn takes: a pause, warming up, and some samples or half of a round's time of each kind."""
+        call_s = self.true_us[name] / 1e6
+        return 0.02 + max(0.04, call_s) + call_s + 2 * max(_HALF_S, least_runs * call_s)
 
 
 def before(
@@ -145,25 +175,30 @@ def to_the_end(
     return list(ran)
 
 
-RULES: Final[Mapping[str, Rule]] = {
-    "before": before,
-    "chance 5 %": Staying(worth=0.0, far_slower=math.inf),
-    "worth 0.1 %": Staying(worth=0.001, far_slower=math.inf),
-    "worth 0.2 %": Staying(worth=0.002, far_slower=math.inf),
-    "worth 0.3 %": Staying(worth=0.003, far_slower=math.inf),
-    "worth 0.5 %": Staying(worth=0.005, far_slower=math.inf),
-    "worth 0.5 %, far slower at once": Staying(),
+VARIANTS: Final[Mapping[str, Variant]] = {
+    "before": Variant(before, 2, 40.0),
+    "chance 5 %": Variant(Staying(singles=2, worth=0.0, far_slower=math.inf), 2, 40.0),
+    "worth 0.1 %": Variant(Staying(singles=2, worth=0.001, far_slower=math.inf), 2, 40.0),
+    "worth 0.2 %": Variant(Staying(singles=2, worth=0.002, far_slower=math.inf), 2, 40.0),
+    "worth 0.3 %": Variant(Staying(singles=2, worth=0.003, far_slower=math.inf), 2, 40.0),
+    "worth 0.5 %": Variant(Staying(singles=2, worth=0.005, far_slower=math.inf), 2, 40.0),
+    "worth 0.5 %, far slower at once": Variant(Staying(singles=2), 2, 40.0),
+    "the same, all singles": Variant(Staying(), 2, 40.0),
+    "the same, all singles, one run": Variant(Staying(), 1, 40.0),
+    "the same, all singles, one run, 60 s": Variant(Staying(), 1, 60.0),
+    "the same, all singles, one run, 90 s": Variant(Staying(), 1, 90.0),
 }
 
 
-def raced(draw: Draw, rule: Rule, *, limit_s: float, seed: int = 0) -> Outcome:
-    """Race a draw by a rule, and decide."""
+def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:
+    """Race a draw in a way, and decide."""
+    rule, least_runs, limit_s = variant.rule, variant.least_runs, variant.limit_s
     samples: dict[str, Rounds] = {}
     called: dict[str, Rounds] = {}
     outcome, running, heats, done = Outcome(kept=""), list(draw.names), 0, 0
     while running:
         count = min(HEAT_ROUNDS if done else FIRST_ROUNDS, MOST_ROUNDS - done)
-        heat = draw.heat(running, heats, done, count)
+        heat = draw.heat(running, heats, done, count, least_runs)
         left: set[str] = set()
         if isinstance(rule, Staying) and not done:
             ran, as_called = ({name: rounds[:LOOKED_AT] for name, rounds in way.items()} for way in heat)
@@ -175,7 +210,7 @@ def raced(draw: Draw, rule: Rule, *, limit_s: float, seed: int = 0) -> Outcome:
         for name in running:
             ran_rounds = LOOKED_AT if name in left else count
             outcome.turns += ran_rounds
-            outcome.seconds += START_S + ran_rounds * draw.turn_s(name)
+            outcome.seconds += START_S + ran_rounds * draw.turn_s(name, least_runs)
         running = [name for name in running if name not in left]
         done, heats = done + count, heats + 1
         end = done + HEAT_ROUNDS * heats_left(outcome.seconds, outcome.turns, limit_s)
@@ -289,17 +324,17 @@ def quick_intervals() -> Iterator[None]:
 
 
 def replayed(races: Sequence[Recorded], draws: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Race draws of each race by each rule; return one row for each kind of draw and rule, as JSON."""
+    """Race draws of each race in each way; return one row for each kind of draw and way, as JSON."""
     rows = []
     for kind in KINDS:
         random = np.random.default_rng(seed)
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in RULES}
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in VARIANTS}
         for recorded in races:
             for _ in range(draws):
                 draw = drawn(kind, recorded, random)
-                ended = raced(draw, to_the_end, limit_s=_NEVER_S).kept
-                for name, rule in RULES.items():
-                    outcome = raced(draw, rule, limit_s=LIMIT_S)
+                ended = raced(draw, Variant(to_the_end, 2, _NEVER_S)).kept
+                for name, variant in VARIANTS.items():
+                    outcome = raced(draw, variant)
                     found[name].append(
                         {
                             "loss": draw.true_us[outcome.kept] / draw.true_us[ended] - 1,
@@ -344,6 +379,18 @@ def _quartiles(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
 
 def _rounds(rounds: Sequence[Sequence[float]]) -> Rounds:
     return tuple(tuple(samples) for samples in rounds)
+
+
+def _two(quartiles: Sequence[float]) -> tuple[float, float]:
+    """Return the two samples of which these are the quartiles, by linear interpolation.
+
+    Examples:
+        >>> _two((11.0, 12.0, 13.0))
+        (10.0, 14.0)
+    """
+    low, high = quartiles[0], quartiles[-1]
+    beyond = (high - low) / 2
+    return low - beyond, high + beyond
 
 
 def _middle(rounds: Rounds) -> float:

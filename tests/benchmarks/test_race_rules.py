@@ -7,9 +7,10 @@ import pytest
 
 from benchmarks.race_rules import (
     RACES,
-    RULES,
+    VARIANTS,
     Draw,
     Recorded,
+    Variant,
     quick_interval,
     quick_intervals,
     raced,
@@ -43,12 +44,12 @@ def test_the_best_mixed_plan_of_a_synthetic_race_truly_takes_what_was_wanted() -
     assert min(draw.true_us[name] for name in "mn") == pytest.approx(0.9 * best)
 
 
-@pytest.mark.parametrize("rule", [RULES["before"], Staying()])
-def test_who_is_far_faster_is_kept_in_fewer_turns_than_a_race_to_the_end_takes(rule: Staying) -> None:
+@pytest.mark.parametrize("variant", [VARIANTS["before"], Variant(Staying(), limit_s=1e9)])
+def test_who_is_far_faster_is_kept_in_fewer_turns_than_a_race_to_the_end_takes(variant: Variant) -> None:
     race = recorded({"a": 100.0, "m": 60.0, "n": 95.0}, "a")
     draw = resampled(race, np.random.default_rng(0))
 
-    ended, found = (raced(draw, each, limit_s=1e9) for each in (to_the_end, rule))
+    ended, found = (raced(draw, each) for each in (Variant(to_the_end, limit_s=1e9), variant))
 
     assert ended.kept == found.kept == "m"
     assert found.turns < ended.turns
@@ -57,7 +58,7 @@ def test_who_is_far_faster_is_kept_in_fewer_turns_than_a_race_to_the_end_takes(r
 def test_a_race_in_which_no_mixed_plan_may_be_kept_ends_after_its_first_heat() -> None:
     draw = resampled(recorded({"a": 100.0, "m": 112.0, "n": 110.0}, "a"), np.random.default_rng(0))
 
-    found = raced(draw, Staying(), limit_s=1e9)
+    found = raced(draw, Variant(Staying(), limit_s=1e9))
 
     assert (found.kept, found.turns, found.starts) == ("a", 3 * FIRST_ROUNDS, 3)
 
@@ -65,7 +66,7 @@ def test_a_race_in_which_no_mixed_plan_may_be_kept_ends_after_its_first_heat() -
 def test_who_is_slower_by_far_takes_no_more_turns_than_those_that_are_looked_at() -> None:
     draw = resampled(recorded({"a": 100.0, "m": 160.0, "n": 110.0}, "a"), np.random.default_rng(0))
 
-    found = raced(draw, Staying(), limit_s=1e9)
+    found = raced(draw, Variant(Staying(), limit_s=1e9))
 
     assert (found.kept, found.turns, found.starts) == ("a", 2 * FIRST_ROUNDS + LOOKED_AT, 3)
 
@@ -92,6 +93,6 @@ def test_the_committed_races_can_be_replayed() -> None:
 
     with quick_intervals():
         draw = resampled(race, np.random.default_rng(0))
-        found = raced(draw, Staying(), limit_s=40.0)
+        found = raced(draw, Variant(Staying()))
 
     assert found.kept in draw.names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
@@ -69,6 +70,9 @@ class FakeSource:
     def medians_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
         cost = self.cost(candidate, confirmed=confirmed)
         return (cost,) if isinstance(cost, float) and cost != INVALID else ()
+
+    def ran_s(self, candidate: CandidateKernel) -> float:
+        return 1.0 if self.known.get(self._key(candidate)) else 0.0
 
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
         return len(self.known.get(self._key(candidate), ())) > 1
@@ -174,6 +178,7 @@ def setup_of(
     preset: Preset | str = "default",
     bounds: CandidateBounds | None = None,
     budget: Budget = UNLIMITED,
+    running_s: float = math.inf,
 ) -> ExplorationSetup:
     """What an exploration is given that measures nothing."""
     return ExplorationSetup(
@@ -183,4 +188,5 @@ def setup_of(
         bounds=bounds or CandidateBounds(),
         progress=SilentProgress(),
         budget=budget,
+        running_s=running_s,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from collage.control.pins import Pins
@@ -47,6 +48,7 @@ def explore(
         NoCoverError: If no plan covers the graph; says why.
         PinError: If a pin is in the way.
     """
+    lazy = options.search in ("lazy", "two-level")
     setup = ExplorationSetup(
         rules=rules,
         source=source,
@@ -54,8 +56,8 @@ def explore(
         bounds=candidate_bounds(options),
         progress=progress,
         budget=budget,
+        running_s=options.effective.running_s if lazy else math.inf,
     )
-    lazy = options.search in ("lazy", "two-level")
     try:
         return (explore_lazily if lazy else explore_exhaustively)(setup, pool)
     except UncoveredError as error:

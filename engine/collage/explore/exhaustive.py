@@ -101,4 +101,8 @@ def _left_out(exploration: Exploration) -> tuple[str, ...]:
     ]
     if exploration.skipped:
         said.append(f"the budget ended before {exploration.skipped} measurements")
+    if exploration.has_run_enough:
+        said.append(
+            f"no more was measured once candidates had run for {exploration.setup.running_s:g} s (preset {preset.name})"
+        )
     return tuple(dict.fromkeys(said))

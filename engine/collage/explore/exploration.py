@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Mapping, Sequence
 
@@ -34,6 +35,8 @@ class ExplorationSetup:
         progress: Receives progress updates.
         budget: Time after which only what a plan cannot do without is measured: the whole model on each target, and
             single operators nothing else covers.
+        running_s: Seconds that candidates may run before the same holds. They are counted by what is recorded, so that
+            a later run over the same database stops at the same point.
     """
 
     rules: Sequence[TargetRule]
@@ -42,6 +45,7 @@ class ExplorationSetup:
     bounds: CandidateBounds
     progress: Progress
     budget: Budget = UNLIMITED
+    running_s: float = math.inf
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,7 @@ class Exploration:
         rounds: Searches run.
         search_s: Seconds spent searching.
         skipped: Measurements that the budget left out.
+        ran_s: Seconds that candidates ran to be selected.
         well: Targets that came to something.
         hangs: On how many candidates each target hung before it came to something.
         given_up: How many candidates were not measured of each target that did nothing but hang.
@@ -68,6 +73,7 @@ class Exploration:
     rounds: int = 0
     search_s: float = 0.0
     skipped: int = 0
+    ran_s: float = 0.0
     well: frozenset[str] = frozenset()
     hangs: Mapping[str, int] = dataclasses.field(default_factory=dict)
     given_up: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -97,6 +103,11 @@ class Exploration:
     def is_spent(self) -> bool:
         """Whether the budget has ended."""
         return self.setup.budget.is_spent
+
+    @property
+    def has_run_enough(self) -> bool:
+        """Whether candidates have run for as long as they may."""
+        return self.ran_s >= self.setup.running_s
 
     def told(self, best: SearchResult) -> BestSoFar:
         """Show a plan, the best of what is known now, against the best single toolchain; return it for the history."""

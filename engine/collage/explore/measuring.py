@@ -40,7 +40,7 @@ def measured(
         what: Name of the phase, for the progress display.
         candidates: What to measure, in this order; those that share a cost once.
         purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples.
-        needed: Whether a plan cannot do without, so that neither the budget nor a hanging target leaves them out.
+        needed: Whether a plan cannot do without, so that neither a limit nor a hanging target leaves them out.
         brief: Whether a rough time will do.
     """
     setup, wanted = exploration.setup, list(candidates)
@@ -55,11 +55,15 @@ def measured(
     reached: list[CacheKey] = []
     running: dict[int, CandidateKernel] = {}
     skipped, given_up = exploration.skipped, dict(exploration.given_up)
+    before, ran_s = exploration.pool.costs.reached or frozenset(), exploration.ran_s
     well, hangs = set(exploration.well), dict(exploration.hangs)
 
     def settle(candidate: CandidateKernel) -> None:
         """Take note of what came of one."""
+        nonlocal ran_s
         name = candidate.measured_as.name
+        if purpose == "select" and pool.cache_key(candidate) not in before:
+            ran_s += setup.source.ran_s(candidate)
         # by what is recorded, so that a later run over the same database gives up at the same point
         if not _is_hang(setup.source.outcome(candidate)):
             well.add(name)
@@ -72,8 +76,11 @@ def measured(
         nonlocal skipped
         for key, candidate in waiting.items():
             name, known = candidate.measured_as.name, setup.source.outcome(candidate) is not None
-            if exploration.is_spent and not needed and not (purpose == "select" and pool.is_whole(candidate)):
+            spared = not needed and not (purpose == "select" and pool.is_whole(candidate))
+            if exploration.is_spent and spared:
                 skipped += 1
+                setup.progress.advance()
+            elif purpose == "select" and ran_s >= setup.running_s and spared and key not in before:
                 setup.progress.advance()
             # what is known costs nothing: where several were measured at once, more are known than one run would try
             elif hangs.get(name, 0) >= HANGS and name not in well and not needed and not known:
@@ -99,6 +106,7 @@ def measured(
         exploration,
         pool=pool.with_costs(pool.costs.reaching(reached)),
         skipped=skipped,
+        ran_s=ran_s,
         given_up=given_up,
         well=frozenset(well),
         hangs=hangs,

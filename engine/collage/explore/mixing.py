@@ -116,7 +116,7 @@ def _searched(
             asking,
             asking.measure,
             allow=allow,
-            stop=lambda: asking.knowledge.exploration.is_spent,
+            stop=lambda: asking.knowledge.exploration.is_spent or asking.knowledge.exploration.has_run_enough,
             gain=gain,
             worth=worth,
             tell=asking.tell,

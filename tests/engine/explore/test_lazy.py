@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 
@@ -47,8 +48,9 @@ def explored(
     explore: Explore = explore_lazily,
     preset: str = "default",
     budget: Budget = UNLIMITED,
+    running_s: float = math.inf,
 ) -> Explored:
-    setup = setup_of(source, rules or [rule_of(A), rule_of(B)], preset=preset, budget=budget)
+    setup = setup_of(source, rules or [rule_of(A), rule_of(B)], preset=preset, budget=budget, running_s=running_s)
     return explore(setup, empty_pool(GRAPH, source))
 
 
@@ -238,6 +240,34 @@ def test_after_the_budget_operators_that_nothing_else_covers_are_measured() -> N
     found = explored(source, [rule_of(A, refuses=["Tanh"]), rule_of(B, refuses=["Relu"])], budget=Budget.begin(-1.0))
 
     assert len(path(found)) == len(GRAPH)
+
+
+def test_once_candidates_ran_for_long_enough_no_more_is_measured_but_the_plan_again() -> None:
+    source, unlimited = FakeSource(HALVES), FakeSource(HALVES)
+
+    found = explored(source, running_s=10.0)
+    explored(unlimited)
+
+    distinct = list(dict.fromkeys(source.measured))
+    assert len(distinct) == 10  # a second each
+    assert distinct == list(dict.fromkeys(unlimited.measured))[:10]
+    assert set(path(found)) <= set(distinct)
+    assert all(source.measured.count(each) == 2 for each in path(found))  # confirmed
+    assert "no more was measured once candidates had run for 10 s (preset default)" in found.left_out
+
+
+def test_where_candidates_ran_for_long_enough_a_later_run_stops_at_the_same_point() -> None:
+    source = FakeSource(HALVES)
+    found = explored(source, running_s=10.0)
+    filled = FakeSource(HALVES)
+    explored(filled, explore=explore_exhaustively, preset="extensive")
+    again = FakeSource(HALVES, known={key: records[:1] for key, records in filled.known.items()})
+
+    assert path(explored(again, running_s=10.0)) == path(found)
+    assert {names for _, names in again.measured} == {names for _, names in path(found)}  # confirmed
+    second = FakeSource(HALVES, known=source.known)
+    assert path(explored(second, running_s=10.0)) == path(found)
+    assert not second.measured
 
 
 def test_a_node_nobody_takes_is_found_before_anything_is_measured() -> None:

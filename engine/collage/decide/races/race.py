@@ -11,7 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from collage.decide.races.staying import MOST_SINGLES, Staying
+from collage.decide.races.staying import Staying
 from collage.measure.contenders.interleaved import DEADLINE_S, Contender, Rounds, interleaved
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
@@ -21,6 +21,12 @@ FIRST_ROUNDS = 6
 """Rounds of the first heat."""
 HEAT_ROUNDS = 12
 """Rounds of each later heat."""
+LEAST_RUNS = 1
+"""Runs of each kind that a contender makes in a round, at least. Two runs in a row meet the machine in one state, so of
+a model that takes long a second one says little: as many seconds of further rounds say more.
+"""
+_STAYING = 3
+"""Contenders that usually run more than the first heat."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,7 @@ def race(
             rounds=heat,
             burst_s=round_s,
             first_round=first_round + done,
+            min_runs=LEAST_RUNS,
             as_called=True,
             in_parts=done == 0,
             calibration_threads=threads,
@@ -135,5 +142,5 @@ def heats_left(elapsed_s: float, turns: int, limit_s: float) -> int:
         turns: Number of these.
         limit_s: Seconds after which no heat begins, except the second.
     """
-    heat_s = HEAT_ROUNDS * (MOST_SINGLES + 1) * elapsed_s / turns
+    heat_s = HEAT_ROUNDS * _STAYING * elapsed_s / turns
     return 1 + int(max(0.0, limit_s - elapsed_s) / max(heat_s, 1e-3))

@@ -27,11 +27,6 @@ from collage.decide.decision import DISPLACE_BELOW
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval, percentile, ratio_interval
 
-MOST_SINGLES: Final = 2
-"""Single toolchains that run more than the first heat. The first rounds select and the later ones
-decide, as in successive halving (K. Jamieson and A. Talwalkar, "Non-stochastic Best Arm Identification and
-Hyperparameter Optimization", AISTATS 2016).
-"""
 FUTILE: Final = 0.05
 """Chance of being kept, or of being the fastest, below which a contender leaves."""
 WORTH: Final = 0.005
@@ -56,14 +51,14 @@ class Staying:
     """The rule of who runs another heat.
 
     Attributes:
-        singles: Single toolchains that run more than the first heat.
+        singles: Most single toolchains that run more than the first heat; all that may be the fastest if None.
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which a contender leaves.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
         percent: Which percentile of a round's samples counts.
     """
 
-    singles: int = MOST_SINGLES
+    singles: int | None = None
     futile: float = FUTILE
     worth: float = WORTH
     far_slower: float = FAR_SLOWER

@@ -173,6 +173,12 @@ class RecordedCosts:
         selected = [record for record in records if record.purpose == "select"]
         return records if confirmed or not selected else selected
 
+    def ran_s(self, candidate: CandidateKernel) -> float:
+        """Return the seconds that a candidate ran to be checked and timed, when it was selected; 0 if nobody says."""
+        records = [each for each in self._deciding(candidate, confirmed=False) if each.outcome == "measured"]
+        took = records[-1].extra if records else {}
+        return max(0.0, float(took.get("seconds", 0.0)) - float(took.get("build_s", 0.0)))
+
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
         """Return whether there are present fresh samples of a candidate, or it failed then; see `is_outdated`."""
         return any(record.purpose == "confirm" for record in self._present(candidate))

@@ -73,10 +73,11 @@ def test_the_toolchain_that_is_fastest_as_users_call_it_stays_too() -> None:
     assert staying(bound, "ab", called_us=bound) == "am"
 
 
-def test_at_most_two_single_toolchains_stay_and_each_mixed_plan_that_may_be_the_fastest() -> None:
-    times = {"a": 100.0, "b": 101.0, "c": 100.5, "j": 99.0, "k": 90.0, "l": 91.0, "m": 90.5}
+def test_each_single_toolchain_and_each_mixed_plan_that_may_be_the_fastest_of_its_kind_stays() -> None:
+    times = {"a": 100.0, "b": 101.0, "c": 100.5, "d": 115.0, "j": 99.0, "k": 90.0, "l": 91.0, "m": 90.5}
 
-    assert staying(times, "abc") == "acklm"
+    assert staying(times, "abcd") == "abcklm"
+    assert staying({"a": 100.0, "b": 101.0, "c": 110.0}, "abc", noise=0.15) == "abc"
 
 
 def test_without_single_toolchains_mixed_plans_race_each_other() -> None:
