@@ -21,6 +21,8 @@ from rich.console import Console
 from benchmarks.models.__main__ import main as write_models
 
 NAMES = ("resnet50", "segmenter")
+LIBRARIES = "onnxruntime,openvino"
+"""Toolchains that run whole models."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,14 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(f"writing {' and '.join(NAMES)} with seeded random weights to {options.out}")
     write_models([*NAMES, "--out", str(options.out)])
     database = options.out / "tuning.sqlite"
-    both = ["--toolchains", "onnxruntime,openvino"]
     for name in NAMES:
         model, package = options.out / f"{name}.onnx", options.out / f"{name}.collage"
         for step in (
-            ["optimize", str(model), "-o", str(package), "--tuning-db", str(database), *both, "--preset", "quick"],
+            ["optimize", str(model), "-o", str(package), "--tuning-db", str(database), "--preset", "quick"],
             ["run", str(package)],
             ["compare", str(model), str(package)],
-            ["bench", str(package), "--compare", *both, "--rounds", "12"],
+            ["bench", str(package), "--compare", "--toolchains", LIBRARIES, "--rounds", "12"],
         ):
             console.print(f"\n[bold]$ collage {shlex.join(step)}[/bold]", soft_wrap=True)
             status = subprocess.run([sys.executable, "-m", "collage.cli", *step], check=False).returncode
