@@ -25,10 +25,9 @@ import dataclasses
 import json
 import lzma
 import math
-import sqlite3
 import statistics
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from unittest import mock
@@ -36,6 +35,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.recorded_races import Recorded, collected, read, two_of
 from collage.decide import decision
 from collage.decide.decision import Timed, decide
 from collage.decide.races import staying
@@ -66,21 +66,6 @@ START_S: Final = 1.5
 
 Rule: TypeAlias = Callable[..., list[str]]
 _Way: TypeAlias = dict[str, Rounds]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """A race as it was recorded, of the contenders that ran to its end.
-
-    Attributes:
-        rounds: Samples by contender, by round, in microseconds.
-        called: The same of runs as users call them.
-        singles: Names of the single toolchains.
-    """
-
-    rounds: Mapping[str, Rounds]
-    called: Mapping[str, Rounds]
-    singles: frozenset[str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,7 +132,7 @@ class Draw:
                     rounds = [way[name][index] for index in self._rounds[first : first + count]]
                     if is_long and least_runs == 1:
                         which = self._which[first : first + count]
-                        rounds = [(_two(samples)[at],) for samples, at in zip(rounds, which, strict=True)]
+                        rounds = [(two_of(samples)[at],) for samples, at in zip(rounds, which, strict=True)]
                     into[name] = tuple(tuple(factor * sample for sample in samples) for samples in rounds)
         return found
 
@@ -261,42 +246,6 @@ def drawn(kind: str, recorded: Recorded, random: np.random.Generator) -> Draw:
     return alone(recorded, random) if kind == ALONE else synthetic(recorded, float(kind), random)
 
 
-def collected(databases: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the races that databases hold, as JSON; those without a mixed plan or a second heat are left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for path in databases:
-        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute("SELECT name, body FROM document WHERE kind = 'race' ORDER BY name").fetchall()
-        for name, body in rows:
-            race = json.loads(body)
-            most = max((len(rounds) for rounds in race["timed"].values()), default=0)
-            stayed = sorted(key for key, rounds in race["timed"].items() if len(rounds) == most)
-            called = race.get("called", {})
-            # of plans of several kernels, steps are timed
-            singles = [key for key in stayed if not race.get("parts_us", {}).get(key)]
-            if most < FIRST_ROUNDS + HEAT_ROUNDS or not singles or len(singles) == len(stayed):
-                continue
-            found[name] = {
-                "rounds": [_quartiles(race["timed"][key]) for key in stayed],
-                "called": [_quartiles(called[key]) for key in stayed if key in called],
-                "singles": [key in singles for key in stayed],
-            }
-    return [race for race in found.values() if len(race["called"]) == len(race["rounds"])]
-
-
-def read(path: Path) -> list[Recorded]:
-    """Return the races of a file."""
-    races = json.loads(lzma.decompress(path.read_bytes()))
-    return [
-        Recorded(
-            rounds={str(number): _rounds(each) for number, each in enumerate(race["rounds"])},
-            called={str(number): _rounds(each) for number, each in enumerate(race["called"])},
-            singles=frozenset(str(number) for number, single in enumerate(race["singles"]) if single),
-        )
-        for race in races
-    ]
-
-
 def quick_interval(
     ours: Sequence[Sequence[float]],
     theirs: Sequence[Sequence[float]],
@@ -371,26 +320,6 @@ def markdown(report: Mapping[str, Any]) -> str:
         for row in report["rows"]
     ]
     return "\n".join([*lines, *lines_of(headings, rows)]) + "\n"
-
-
-def _quartiles(rounds: Sequence[Sequence[float]]) -> list[list[float]]:
-    return [[float(f"{value:.4g}") for value in np.quantile(samples, (0.25, 0.5, 0.75))] for samples in rounds]
-
-
-def _rounds(rounds: Sequence[Sequence[float]]) -> Rounds:
-    return tuple(tuple(samples) for samples in rounds)
-
-
-def _two(quartiles: Sequence[float]) -> tuple[float, float]:
-    """Return the two samples of which these are the quartiles, by linear interpolation.
-
-    Examples:
-        >>> _two((11.0, 12.0, 13.0))
-        (10.0, 14.0)
-    """
-    low, high = quartiles[0], quartiles[-1]
-    beyond = (high - low) / 2
-    return low - beyond, high + beyond
 
 
 def _middle(rounds: Rounds) -> float:

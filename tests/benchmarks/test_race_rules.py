@@ -9,16 +9,15 @@ from benchmarks.race_rules import (
     RACES,
     VARIANTS,
     Draw,
-    Recorded,
     Variant,
     quick_interval,
     quick_intervals,
     raced,
-    read,
     resampled,
     synthetic,
     to_the_end,
 )
+from benchmarks.recorded_races import Recorded, read
 from collage.decide.races.race import FIRST_ROUNDS
 from collage.decide.races.staying import LOOKED_AT, Staying
 from collage.measure.contenders.interleaved import Rounds

@@ -18,7 +18,7 @@ from collage_cudnn.library import Found, Library, Offer
 
 
 class KeptPlans:
-    """Gives plans from the cache, or has the library build them and keeps them there.
+    """Gives plans of a graph from the cache, or has the library build them and keeps them there.
 
     What could not be built is not kept: NVRTC, memory or a driver may have been missing.
 
@@ -27,22 +27,30 @@ class KeptPlans:
         handle: Returns its handle on the device; called when something has to be built.
         device: The device.
         blobs: The cache.
+        graph: Graph that the plans compute.
+        exact: Whether float32 products do without tensor cores.
     """
 
-    def __init__(self, library: Library, handle: Callable[[], int], device: Device, blobs: BlobCache) -> None:
-        self._library = library
-        self._handle = handle
-        self._device = device
-        self._blobs = blobs
+    def __init__(
+        self,
+        library: Library,
+        handle: Callable[[], int],
+        device: Device,
+        blobs: BlobCache,
+        graph: Graph,
+        *,
+        exact: bool,
+    ) -> None:
+        self._library, self._handle, self._blobs = library, handle, blobs
+        self._graph, self._exact = graph, exact
+        self._offer: Offer | None = None
+        facts = [graph.to_json(), exact, device.model, device.compute_capability, library.version()]
+        self._key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    def plans(
-        self, graph: Graph, *, exact: bool, workspace_limit_bytes: int, only: str | int | None = None
-    ) -> Iterator[Found]:
+    def plans(self, *, workspace_limit_bytes: int, only: str | int | None = None) -> Iterator[Found]:
         """Yield plans of the library's heuristics, best guess first, each built on demand.
 
         Args:
-            graph: Graph that the plans compute.
-            exact: Whether float32 products do without tensor cores.
             workspace_limit_bytes: Limit of scratch memory.
             only: Name or position of the only requested plan; no other is built.
 
@@ -50,17 +58,16 @@ class KeptPlans:
             CudnnError: If none of them can be built; a `NotSupportedError` unless one failed for another reason.
             DeviceError: As soon as the device fails.
         """
-        kept = _Kept(self._library, self._handle, self._device, self._blobs, graph, exact)
         problem: CudnnError = NotSupportedError("the library's heuristics know no plan")
         found_none = True
-        names = kept.names()
+        names = self._names()
         for position, name in enumerate(names):
             # the fallback's engines are what they were if the first heuristic knew them already, as of norms and
             # depthwise convolutions on compute capability 9.0 (seen with 9.20)
             if name in names[:position] or only not in (None, position, name):
                 continue
             try:
-                found = kept.plan(position, name)
+                found = self._plan(position, name)
             except CudnnError as error:  # another engine may do
                 if isinstance(problem, NotSupportedError):
                     problem = error
@@ -75,26 +82,7 @@ class KeptPlans:
         if found_none:
             raise problem
 
-
-class _Kept:
-    """The cache of one graph."""
-
-    def __init__(
-        self,
-        library: Library,
-        handle: Callable[[], int],
-        device: Device,
-        blobs: BlobCache,
-        graph: Graph,
-        exact: bool,
-    ) -> None:
-        self._library, self._handle, self._blobs = library, handle, blobs
-        self._graph, self._exact = graph, exact
-        self._offer: Offer | None = None
-        facts = [graph.to_json(), exact, device.model, device.compute_capability, library.version()]
-        self._key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-    def names(self) -> tuple[str, ...]:
+    def _names(self) -> tuple[str, ...]:
         """Return the names of the plans that the heuristics know, best guess first."""
         known = self._blobs.get(f"{self._key}/names")
         if known is not None:
@@ -103,13 +91,7 @@ class _Kept:
         self._blobs.put(f"{self._key}/names", json.dumps(names).encode())
         return names
 
-    def plan(self, position: int, name: str) -> Found:
-        """Return a plan.
-
-        Raises:
-            CudnnError: If it cannot be built.
-            DeviceError: If the device fails.
-        """
+    def _plan(self, position: int, name: str) -> Found:
         known = self._blobs.get(f"{self._key}/{name}")
         if known is not None:
             head, _, data = known.partition(b"\n")

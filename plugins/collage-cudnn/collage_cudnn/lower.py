@@ -194,8 +194,8 @@ class _Lowering:
 
     def _plans(self, graph: Graph, limit: int, only: str | int | None) -> Iterator[Found]:
         exact = self.target.option("precision") != "tf32"
-        kept = KeptPlans(self.library, self.handle, self.device, self.build.blobs)
-        return kept.plans(graph, exact=exact, workspace_limit_bytes=limit, only=only)
+        kept = KeptPlans(self.library, self.handle, self.device, self.build.blobs, graph, exact=exact)
+        return kept.plans(workspace_limit_bytes=limit, only=only)
 
     def _artifact(self, layout: Layout, program: Program, found: Sequence[Found]) -> Artifact:
         asked = {str(place.at) for step in program.steps for place in step.read if place.kind == "weight"}

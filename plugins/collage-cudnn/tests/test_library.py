@@ -94,8 +94,8 @@ def plans(
     blobs: BlobCache | None = None,
 ) -> list[Found]:
     handle = functools.partial(cudnn.handle, "cuda:0", None)
-    kept = KeptPlans(cudnn, handle, device, MemoryBlobs() if blobs is None else blobs)
-    return list(kept.plans(graph(), exact=exact, workspace_limit_bytes=limit, only=only))
+    kept = KeptPlans(cudnn, handle, device, MemoryBlobs() if blobs is None else blobs, graph(), exact=exact)
+    return list(kept.plans(workspace_limit_bytes=limit, only=only))
 
 
 def test_plans_keep_the_librarys_order_and_what_cannot_be_built_is_passed_over() -> None:
