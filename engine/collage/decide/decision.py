@@ -6,11 +6,13 @@ Pure functions of recorded samples, so that the same database gives the same out
 from __future__ import annotations
 
 import dataclasses
+import operator
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from collage.control.tie_breaking import NEAR, TieBreaking
 from collage.measure.statistics import Interval, percentile, ratio_interval
+from collage.store import usual_factor
 
 DISPLACE_BELOW = 0.99
 """Median ratio below which a mixed plan displaces the incumbent: less is not worth another dependency."""
@@ -71,8 +73,7 @@ class Timed:
         """
         if usual_calibration_us is None or not self.calibrations_us:
             return self.time_us
-        both = zip(self.round_times_us, self.calibrations_us, strict=True)
-        return usual_calibration_us * statistics.median(time_us / beside_us for time_us, beside_us in both)
+        return self._at_usual_speed(self.round_times_us, usual_calibration_us)
 
     def in_place_us(self, usual_calibration_us: float | None) -> dict[str, float]:
         """Return what each call site takes in its place, at the machine's usual speed; empty if it is not known.
@@ -82,11 +83,20 @@ class Timed:
         """
         if usual_calibration_us is None or not self.calibrations_us or not self.parts_us:
             return {}
-        both = list(zip(self.parts_us, self.calibrations_us, strict=False))  # parts are of the first rounds only
         return {
-            site: usual_calibration_us * statistics.median(part[site] / beside_us for part, beside_us in both)
+            site: self._at_usual_speed([part[site] for part in self.parts_us], usual_calibration_us)
             for site in self.parts_us[0]
         }
+
+    def _at_usual_speed(self, times_us: Sequence[float], usual_calibration_us: float) -> float:
+        """Return the median of what the first rounds or all took, at the usual speed.
+
+        A race lasts a minute, in which the machine changes. So rounds are compared as what they took relative to the
+        calibration kernel beside them, and all rounds together with costs as costs are with each other.
+        """
+        relative = statistics.median(map(operator.truediv, times_us, self.calibrations_us))
+        here_us = relative * statistics.median(self.calibrations_us)
+        return here_us * usual_factor(usual_calibration_us, self.calibrations_us)
 
     def then(self, later: Timed) -> Timed:
         """Return the same contender with the rounds that it ran later, too.

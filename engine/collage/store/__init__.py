@@ -4,7 +4,7 @@ from collage.store.cleaning import toolchain_of, unusable
 from collage.store.documents import Document, document_from_bytes, document_to_bytes
 from collage.store.location import database_file, default_path, is_shared, open_database, shown_name
 from collage.store.memory import MemoryStore
-from collage.store.normalised import MachineSpeed, block_times_us
+from collage.store.normalised import MachineSpeed, block_times_us, usual_factor
 from collage.store.plugin_versions import applicable
 from collage.store.records import (
     BlobSpace,
@@ -61,4 +61,5 @@ __all__ = [
     "timing_beside",
     "toolchain_of",
     "unusable",
+    "usual_factor",
 ]

@@ -86,5 +86,19 @@ def block_times_us(
     times = [of_block(list(itertools.islice(remaining, block.samples))) for block in blocks]
     if not times or usual_us is None:
         return times or list(samples_us)
-    speed = (usual_us / statistics.median(block.calibration_us for block in blocks)) ** POWER
-    return [time * speed for time in times]
+    factor = usual_factor(usual_us, [block.calibration_us for block in blocks])
+    return [time * factor for time in times]
+
+
+def usual_factor(usual_us: float, calibrations_us: Sequence[float]) -> float:
+    """Return by what times are multiplied to be those at the machine's usual speed.
+
+    Args:
+        usual_us: What the calibration kernel usually takes.
+        calibrations_us: What it took beside them, at least once: of the blocks of a kernel, or the rounds of a race.
+
+    Examples:
+        >>> usual_factor(40.0, [10.0, 10.0, 90.0])
+        2.0
+    """
+    return (usual_us / statistics.median(calibrations_us)) ** POWER

@@ -7,6 +7,8 @@ import pytest
 
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Timed, decide
+from collage.store import block_times_us
+from collage_core.contract import Block
 
 
 def timed(name: str, base_us: float, *, single: bool, rounds: int = 12, noise: float = 0.01, kernels: int = 1) -> Timed:
@@ -31,15 +33,18 @@ def test_a_clearly_faster_mixed_plan_displaces_the_best_single_toolchain() -> No
     assert "0.8" in decision.reason
 
 
-def test_a_time_at_the_usual_speed_is_what_a_round_took_beside_its_calibration() -> None:
-    """In the second round the machine was at half its usual speed, in the third at a quarter."""
+def test_rounds_are_compared_by_their_calibration_and_the_race_as_costs_are() -> None:
+    """In the second round the machine was at half the speed of the first, in the third at a quarter."""
     rounds_us = ((99.0, 100.0, 900.0), (190.0, 200.0, 210.0), (440.0,))
     contender = dataclasses.replace(timed("a", 1.0, single=True), rounds_us=rounds_us)
 
     calibrated = dataclasses.replace(contender, calibrations_us=(10.0, 20.0, 40.0))
 
-    assert calibrated.usual_us(10.0) == 100.0
-    assert calibrated.usual_us(15.0) == 150.0
+    assert calibrated.usual_us(20.0) == 200.0  # every round took ten times what the calibration kernel did
+    for usual_us in (10.0, 15.0, 40.0):
+        assert calibrated.usual_us(usual_us) == pytest.approx(
+            block_times_us([200.0], [Block(samples=1, calibration_us=20.0)], usual_us)[0]
+        )
     assert calibrated.usual_us(None) == contender.usual_us(10.0) == contender.time_us == 200.0
 
 
