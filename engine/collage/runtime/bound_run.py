@@ -33,9 +33,10 @@ class BoundRun:
         call: The whole run as one call without arguments. Of an executable of one kernel it is that kernel's
             own bound call: nothing of Collage runs in between, and an error is the kernel's own. Keep this object
             while the call is in use.
+        results: Places of the graph outputs, in the model's order.
     """
 
-    __slots__ = ("_devices", "_order", "_owner", "_units", "call", "input_buffers", "output_buffers", "steps")
+    __slots__ = ("_devices", "_owner", "_units", "call", "input_buffers", "output_buffers", "results", "steps")
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class BoundRun:
         self.steps = tuple(steps)
         self.input_buffers = inputs
         self.output_buffers = outputs
-        self._order = tuple(order)
+        self.results = tuple(outputs[name] for name in order)
         self._devices = devices or Devices.none()
         self._units = tuple(
             group[0] if group[0].not_captured else Stretch(self._devices[group[0].device], group)
@@ -98,13 +99,21 @@ class BoundRun:
         Raises:
             KernelRunError: If a kernel fails; it names the kernel and its nodes.
         """
+        self.launch()
+        return [self._shown(buffer) for buffer in self.results]
+
+    def launch(self) -> None:
+        """Run.
+
+        Raises:
+            KernelRunError: If a kernel fails; it names the kernel and its nodes.
+        """
         try:
             self.call()
         except KernelRunError:
             raise
         except Exception as error:  # from the only step: the loop explains its own
             raise self.steps[0].failed(error) from error
-        return [self._shown(self.output_buffers[name]) for name in self._order]
 
     def profile(self, runs: int = 20, warmup: int = 3) -> Profile:
         """Run repeatedly with a clock around every step: the host's, and each device's own around what it is given.
