@@ -94,7 +94,7 @@ class Timed:
         A race lasts a minute, in which the machine changes. So rounds are compared as what they took relative to the
         calibration kernel beside them, and all rounds together with costs as costs are with each other.
         """
-        relative = statistics.median(map(operator.truediv, times_us, self.calibrations_us))
+        relative: float = statistics.median(map(operator.truediv, times_us, self.calibrations_us))
         here_us = relative * statistics.median(self.calibrations_us)
         return here_us * usual_factor(usual_calibration_us, self.calibrations_us)
 

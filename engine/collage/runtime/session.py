@@ -142,8 +142,8 @@ class Session:
             KernelRunError: If a kernel fails; it names the kernel and its nodes.
             MemoryNeededError: If there is no memory for another output while earlier ones are held.
         """
-        if self._small is not None and output_names is None and (made := self._small(input_feed)) is not None:
-            return made
+        if self._small is not None and output_names is None and (copies := self._small(input_feed)) is not None:
+            return copies
         wanted = self._outputs
         if output_names is not None:
             wanted = _names(output_names)

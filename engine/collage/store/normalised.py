@@ -101,4 +101,4 @@ def usual_factor(usual_us: float, calibrations_us: Sequence[float]) -> float:
         >>> usual_factor(40.0, [10.0, 10.0, 90.0])
         2.0
     """
-    return (usual_us / statistics.median(calibrations_us)) ** POWER
+    return math.pow(usual_us / statistics.median(calibrations_us), POWER)
