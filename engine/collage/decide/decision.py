@@ -89,10 +89,14 @@ class Timed:
         }
 
     def _at_usual_speed(self, times_us: Sequence[float], usual_calibration_us: float) -> float:
-        """Return the median of what the first rounds or all took, at the usual speed.
+        """Return the median of times at the machine's usual speed, in microseconds.
 
-        A race lasts a minute, in which the machine changes. So rounds are compared as what they took relative to the
-        calibration kernel beside them, and all rounds together with costs as costs are with each other.
+        A race lasts a minute, in which the machine's speed changes. So each round counts relative to the calibration
+        kernel beside it, and their median is normalised as costs are.
+
+        Args:
+            times_us: Time of each round, from the first one on; later rounds may be missing.
+            usual_calibration_us: As for `usual_us`, but known.
         """
         relative: float = statistics.median(map(operator.truediv, times_us, self.calibrations_us))
         here_us = relative * statistics.median(self.calibrations_us)

@@ -100,6 +100,7 @@ def test_low_precision_inputs(parsed: Parse) -> None:
     [
         (["z"], {"x": X, "n": N}, "'z': the model has no such output; it has y, m"),
         (None, {"x": X, "n": N, "k": X}, "'k': the model has no such input; it has x, n"),
+        (None, {"x": X, "k": N}, "'k': the model has no such input; it has x, n"),
         (None, {"x": X}, r"'n': no value given for this input \(int64\[2\]\)"),
         (None, {"x": X.astype(np.float64), "n": N}, r"expected float32\[2, 3\], got float64\[2, 3\]"),
         (None, {"x": X[0], "n": N}, r"expected float32\[2, 3\], got float32\[3\]"),

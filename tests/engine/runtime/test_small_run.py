@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
+from collage.runtime.calling.small_run import SmallRun
 from collage.runtime.session import Session
-from collage_core.errors import FeedError
 from tests.engine.runtime.mocks import ExecutingMock, partition
 
 Parse = Callable[[str], ir.Model]
@@ -33,28 +35,32 @@ def test_results_are_copies_in_the_order_of_the_model(parsed: Parse, x: np.ndarr
 
 
 @pytest.mark.parametrize(
-    ("feeds", "problem"),
+    "feeds",
     [
-        ({"x": X}, "no value given"),
-        ({"x": X, "n": N, "k": N}, "no such input"),
-        ({"x": X, "k": N}, "no such input"),
-        ({"x": X[:1], "n": N}, "expected float32"),
-        ({"x": X.astype(np.float64), "n": N}, "expected float32"),
-        ([X, N], "by its name"),
+        {"x": X},
+        {"x": X, "n": N, "k": N},
+        {"x": X, "k": N},
+        {"x": X[:1], "n": N},
+        {"x": X, "n": N.astype(np.int32)},
+        {"x": X.tolist(), "n": N},
+        MappingProxyType({"x": X, "n": N}),
     ],
 )
-def test_what_does_not_fit_is_refused_and_the_session_runs_on(parsed: Parse, feeds: Any, problem: str) -> None:
-    session = Session(ExecutingMock().build(partition(parsed(TWO))))
+def test_all_but_arrays_that_fit_are_left_to_the_general_way(parsed: Parse, feeds: Any) -> None:
+    run = ExecutingMock().build(partition(parsed(TWO))).bind()
+    small = SmallRun(run, threading.Lock())
 
-    with pytest.raises(FeedError, match=problem):
-        session.run(None, feeds)
-
-    np.testing.assert_array_equal(session.run(None, {"x": X, "n": N})[0], -X)
+    assert small(feeds) is None
+    assert small({"x": X, "n": N}) is not None
 
 
-def test_what_is_as_good_as_an_array_is_taken(parsed: Parse) -> None:
-    session = Session(ExecutingMock().build(partition(parsed(TWO))))
-
-    results = session.run(None, {"x": X.tolist(), "n": [1, 2]})
-
-    np.testing.assert_array_equal(results[0], -X)
+@pytest.mark.parametrize(
+    ("model", "serves"),
+    [
+        (TWO, True),
+        ("g (string[2] s) => (string[2] t) { t = Identity(s) }", False),
+        ("g (float[N] x) => (float[N] y) { y = Neg(x) }", False),
+    ],
+)
+def test_it_serves_tensors_of_fixed_sizes(parsed: Parse, model: str, serves: bool) -> None:
+    assert SmallRun.serves(ExecutingMock().build(partition(parsed(model))).bind()) is serves
