@@ -173,6 +173,7 @@ class Races:
         protocol = Protocol(
             threads=len(os.sched_getaffinity(0)),
             rounds=options.rounds,
+            process_rounds=None,  # some take minutes to start
             seconds=options.seconds,
             warmup_s=options.seconds,
             settle_s=0.005,  # what spins on after a run is on the CPU, and nobody computes there

@@ -6,9 +6,9 @@ Usage:
         plan=benchmarks/contenders/collage_package.py:model={name}.collage
 
 It uses ONNX Runtime and OpenVINO directly and imports nothing of Collage. Each contender runs in a
-fresh process of its own; in each round every one runs a burst while the others are blocked on their
-pipes, in shuffled order. The ratio of each contender to the best tuned single toolchain is paired
-per round.
+process of its own, a new one every few rounds; in each round every one runs a burst while the others
+are blocked on their pipes, in shuffled order. The ratio of each contender to the best tuned single
+toolchain is paired per round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if __package__ in (None, ""):  # Run as a file: make `benchmarks` importable, no
 from benchmarks.judge import inputs as judged_inputs
 from benchmarks.judge import report
 from benchmarks.judge.contender import Contender, built_in, parse
-from benchmarks.judge.rounds import PATIENCE, Protocol, compete
+from benchmarks.judge.rounds import PATIENCE, PROCESS_ROUNDS, Protocol, compete
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,6 +58,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--seed", type=int, default=0, help="seed of random inputs")
     result.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     result.add_argument("--rounds", type=int, default=60, help="rounds that count, at least")
+    result.add_argument(
+        "--process-rounds",
+        type=int,
+        default=PROCESS_ROUNDS,
+        help=f"rounds after which contenders are started anew (default: {PROCESS_ROUNDS}; 0: never)",
+    )
     result.add_argument(
         "--patience", type=int, default=PATIENCE, help="times as many rounds at most, until ratios are known well"
     )
@@ -130,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         protocol = Protocol(
             threads=options.threads,
             rounds=options.rounds,
+            process_rounds=options.process_rounds or None,
             patience=options.patience,
             seconds=options.seconds,
             deadline_s=options.deadline,

@@ -40,8 +40,8 @@ from benchmarks.gpu_plan import toolchain_of, usable
 from benchmarks.gpu_steps import gpu, targets_here
 from benchmarks.judge import inputs as judged_inputs
 from benchmarks.judge.contender import CONTENDERS, Contender
+from benchmarks.judge.report import ratio_said, rounds_said
 from benchmarks.judge.rounds import Protocol, compete
-from benchmarks.judge.statistics import paired_ratio
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
 from collage.commands.partition import partition as partition_model
@@ -142,7 +142,8 @@ def _compared(name: str, toolchain: str, options: argparse.Namespace, protocol: 
                 "ci95": None,
                 "verdict": f"{outcome.contender.name} failed: {outcome.failed}",
             }
-    ratio = paired_ratio(*(outcome.rounds_us for outcome in outcomes))
+    collage, partition_for = outcomes
+    ratio = collage.ratio_to(partition_for)
     verdict = "better" if ratio.high < 1 else "WORSE" if ratio.low > _ALLOWED else "no worse"
     return found | {"ratio": ratio.value, "ci95": [ratio.low, ratio.high], "verdict": verdict}
 
@@ -185,9 +186,8 @@ def markdown(report: Mapping[str, Any]) -> str:
     how = (
         "`collage optimize` with one toolchain and native kernels against `collage partition --for` the toolchain, "
         f"native kernels ({report.get('native', 'reference')}) running what it does not take, both as packages, judged "
-        f"by `benchmarks/judge`: {protocol['rounds']} rounds, in which "
-        f"each, in a process of its own, runs for {protocol['seconds']} s. The ratio is the median over rounds of both "
-        "medians' quotient, its interval a bootstrap over rounds."
+        f"by `benchmarks/judge`: {rounds_said(protocol)}, in which "
+        f"each, in a process of its own, runs for {protocol['seconds']} s. {ratio_said(protocol)}"
     )
     where = report.get("device", f"{protocol['threads']} threads")
     lines = head("One toolchain and native kernels against partition_for", report, how, where)

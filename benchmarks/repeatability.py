@@ -34,7 +34,7 @@ from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import rounds_said
 from benchmarks.judge.rounds import PATIENCE, Protocol, compete
-from benchmarks.judge.statistics import HALF_WIDTH, decides, paired_ratio
+from benchmarks.judge.statistics import HALF_WIDTH, decides
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.records import plan_of
 
@@ -112,7 +112,7 @@ def raced(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, lis
         if outcome.failed:
             raise RuntimeError(f"{kept(model, key)}: {outcome.failed}")
     first = outcomes[keys[0]]
-    ratios = {key: paired_ratio(outcomes[key].rounds_us, first.rounds_us) for key in keys[1:]}
+    ratios = {key: outcomes[key].ratio_to(first) for key in keys[1:]}
     return {key: [ratio.value, ratio.low, ratio.high] for key, ratio in ratios.items()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.judge.report import rounds_said
+from benchmarks.judge.report import ratio_said, rounds_said
 from benchmarks.page import head, lines_of
 
 _LOWER = {
@@ -211,7 +211,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     how = (
         f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds}. In each round every "
         f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
-        "warm-up. The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds. "
+        f"warm-up. {ratio_said(protocol)} "
         "Errors are relative to the output's scale, on inputs the search did not see."
     )
     if _timed_as_called(results):

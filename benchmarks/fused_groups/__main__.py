@@ -40,7 +40,7 @@ from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import rounds_said
 from benchmarks.judge.rounds import PATIENCE, Protocol, compete
-from benchmarks.judge.statistics import HALF_WIDTH, decides, paired_ratio
+from benchmarks.judge.statistics import HALF_WIDTH, decides
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
 
@@ -113,7 +113,7 @@ def raced(group: Group, work: Path, protocol: Protocol) -> dict[str, Any]:
         raise RuntimeError(ran["halide"].failed or "no rival ran")
     medians = {name: median_us(each.rounds_us) for name, each in ran.items() if not each.failed}
     best = min(rivals, key=lambda name: medians[name])
-    ratio = paired_ratio(ran["halide"].rounds_us, ran[best].rounds_us)
+    ratio = ran["halide"].ratio_to(ran[best])
     return {
         **dataclasses.asdict(group),
         "times_ms": {name: value / 1e3 for name, value in medians.items()},

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.judge.rounds import Outcome, Protocol
-from benchmarks.judge.statistics import Interval, latency, paired_ratio
+from benchmarks.judge.statistics import Interval, latency
 
 SCHEMA_VERSION = 1
 _VERSIONS_OF = (
@@ -70,10 +70,10 @@ def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, A
         if outcome.note:
             row["note"] = outcome.note
         if base is not None:
-            ratio = paired_ratio(outcome.rounds_us, base.rounds_us)
+            ratio = outcome.ratio_to(base)
             row["ratio_vs_best_single"] = _interval(ratio)
         if called is not None and outcome.called_us:
-            ratio = paired_ratio(outcome.called_us, called.called_us)
+            ratio = outcome.ratio_to(called, as_called=True)
             row["as_called"] = {
                 "latency_ms": _latency_ms(outcome.called_us),
                 "ratio_vs_best_single": _interval(ratio),
@@ -106,19 +106,40 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
 
     Args:
         protocol: Of a document, or with `rounds` alone. Documents before `patience` was one of its fields took as many
-            rounds as were asked for.
+            rounds as were asked for, and those before `process_rounds` started each contender once.
 
     Examples:
         >>> rounds_said({"rounds": 60})
         '60 rounds'
         >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.03})
         '60 rounds, or up to 180 until the ratio of the fastest contender to each other one is known to 3% to each side'
+        >>> rounds_said({"rounds": 60, "process_rounds": 6})
+        '60 rounds, with new processes every 6'
     """
-    rounds, patience = protocol["rounds"], protocol.get("patience", 1)
-    if patience == 1:
-        return f"{rounds} rounds"
-    known = f"the ratio of the fastest contender to each other one is known to {protocol['half_width']:.0%}"
-    return f"{rounds} rounds, or up to {patience * rounds} until {known} to each side"
+    rounds, patience, process_rounds = protocol["rounds"], protocol.get("patience", 1), protocol.get("process_rounds")
+    said = f"{rounds} rounds"
+    if patience > 1:
+        known = f"the ratio of the fastest contender to each other one is known to {protocol['half_width']:.0%}"
+        said += f", or up to {patience * rounds} until {known} to each side"
+    return said if process_rounds is None else f"{said}, with new processes every {process_rounds}"
+
+
+def ratio_said(protocol: Mapping[str, Any]) -> str:
+    """Say how a ratio and its interval come about.
+
+    Args:
+        protocol: As for `rounds_said`.
+
+    Examples:
+        >>> ratio_said({"rounds": 60})
+        "The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds."
+    """
+    if protocol.get("process_rounds") is None:
+        return "The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds."
+    return (
+        "The ratio is the geometric mean over processes of the median over rounds of both medians' quotient, its "
+        "interval Student's over processes."
+    )
 
 
 def host() -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """Runs contenders against each other: one process each, one burst each per round.
 
+Two processes of one contender differ by a percent or two for as long as they live: where their memory lies and which
+threads run where is chance. So the contenders are started in shuffled order, and anew after some rounds.
+
 A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
 goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
 confidence intervals for the mean, 1965). When it ends depends on the width of the intervals alone, not on where they
@@ -20,12 +23,14 @@ import numpy as np
 
 from benchmarks.judge.contender import Contender
 from benchmarks.judge.process import ContenderError, ContenderProcess
-from benchmarks.judge.statistics import HALF_WIDTH, decides, disagreement, paired_ratio
+from benchmarks.judge.statistics import HALF_WIDTH, Interval, decides, disagreement, paired_ratio
 
 PATIENCE: Final = 3
 """`Protocol.patience` of benchmarks."""
+PROCESS_ROUNDS: Final = 6
+"""`Protocol.process_rounds`. Ten processes of six rounds take a quarter longer than one of sixty."""
 _LOOK: Final = 10
-"""Rounds between two looks at the intervals."""
+"""Rounds between two looks at the intervals, where processes are never started anew. Else one is taken after each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,9 @@ class Protocol:
 
     Attributes:
         threads: Threads each contender may use.
-        rounds: Rounds that count, at least; a warm-up round precedes them.
+        rounds: Rounds that count, at least. A warm-up round precedes those of each process.
+        process_rounds: Rounds after which contenders are started anew; None if they never are, as where that takes
+            minutes. Then intervals say nothing of how processes differ.
         patience: How many times `rounds` it may take until `known` says that there are enough.
         half_width: See `known`.
         seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
@@ -47,6 +54,7 @@ class Protocol:
 
     threads: int
     rounds: int = 60
+    process_rounds: int | None = PROCESS_ROUNDS
     patience: int = 1
     half_width: float = HALF_WIDTH
     seconds: float = 0.08
@@ -56,8 +64,8 @@ class Protocol:
     deadline_s: float = 300.0
 
     def __post_init__(self) -> None:
-        if min(self.threads, self.rounds, self.patience, self.min_runs) < 1:
-            raise ValueError("threads, rounds, patience and min_runs must be at least 1")
+        if min(self.threads, self.rounds, self.process_rounds or 1, self.patience, self.min_runs) < 1:
+            raise ValueError("threads, rounds, process_rounds, patience and min_runs must be at least 1")
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -68,8 +76,9 @@ class Outcome:
         contender: The contender.
         rounds_us: Run times in microseconds, one list for each round that counts.
         called_us: The same for runs as users call them; empty if the contender has no such call.
+        process_rounds: As in `Protocol`.
         max_error: `disagreement` with the expected outputs, or else with the first contender that ran; or, if that is
-            more, of its runs as users call them with its other ones.
+            more, of its runs as users call them with its other ones. The largest of all its processes.
         note: The contender's description of its runs.
         failed: Why it has no times, if so.
     """
@@ -77,19 +86,30 @@ class Outcome:
     contender: Contender
     rounds_us: list[list[float]] = dataclasses.field(default_factory=list)
     called_us: list[list[float]] = dataclasses.field(default_factory=list)
+    process_rounds: int | None = None
     max_error: float | None = None
     note: str = ""
     failed: str | None = None
 
+    def ratio_to(self, base: Outcome, *, as_called: bool = False) -> Interval:
+        """Return the ratio of its times to those of another contender of the same race.
 
-def shuffled(count: int, turn: int) -> list[int]:
-    """Return the running order of a round, so that no contender always follows the same one.
+        Args:
+            base: The other one; neither failed.
+            as_called: Whether runs as users call them are compared, not bound ones.
+        """
+        own, other = (self.called_us, base.called_us) if as_called else (self.rounds_us, base.rounds_us)
+        return paired_ratio(own, other, self.process_rounds)
+
+
+def shuffled(count: int, seed: int | str) -> list[int]:
+    """Return the order of a round or of a start, so that no contender always follows the same one.
 
     Examples:
-        >>> sorted(shuffled(5, turn=3))
+        >>> sorted(shuffled(5, seed=3))
         [0, 1, 2, 3, 4]
     """
-    return random.Random(turn).sample(range(count), count)
+    return random.Random(seed).sample(range(count), count)
 
 
 def compete(
@@ -116,69 +136,129 @@ def compete(
     Returns:
         One outcome for each contender, in their order.
     """
-    outcomes = [Outcome(contender=contender) for contender in contenders]
-    processes: dict[int, ContenderProcess] = {}
+    outcomes = [Outcome(contender=contender, process_rounds=protocol.process_rounds) for contender in contenders]
+    stretch, most = protocol.process_rounds or _LOOK, protocol.patience * protocol.rounds
+    done = 0
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
+        inputs_file = Path(folder, "inputs.npz")
+        np.savez(inputs_file, **dict(inputs))  # type: ignore[arg-type]
+        running = _Running(outcomes, protocol, Path(folder))
         try:
-            archive = Path(folder, "inputs.npz")
-            np.savez(archive, **dict(inputs))  # type: ignore[arg-type]
-            first = expected
-            for index, outcome in enumerate(outcomes):
-                contender = outcome.contender
-                tell(f"set up {contender.name}")
-                process = ContenderProcess(Path(folder, f"{index}.log"))
-                processes[index] = process
-                written = Path(folder, f"{index}.npz")
-                command = {
-                    "do": "setup",
-                    "file": str(contender.file.resolve()),
-                    "model": str(contender.path_for(model).resolve()),
-                    "inputs": str(archive),
-                    "outputs": str(written),
-                    "output_names": list(output_names),
-                    "threads": protocol.threads,
-                    "options": contender.setup_options(),
-                }
-                try:
-                    answer = process.ask(command, protocol.deadline_s)
-                except ContenderError as error:
-                    _fail(outcome, processes.pop(index), str(error))
-                    continue
-                with np.load(written) as found:
-                    outputs = {name: found[name] for name in found.files}
-                written.unlink()
-                first = outputs if first is None else first
-                outcome.max_error = max(disagreement(first, outputs), answer["called_error"])
-                outcome.note = answer["note"]
-
-            for turn in range(protocol.patience * protocol.rounds + 1):
-                enough = turn > protocol.rounds
-                if enough and turn % _LOOK == 1 and known(outcomes, protocol.half_width):
-                    break
-                tell(f"round {turn} of {f'up to {protocol.patience * protocol.rounds}' if enough else protocol.rounds}")
-                for index in shuffled(len(outcomes), turn):
-                    if index not in processes:
-                        continue
-                    time.sleep(protocol.settle_s)
-                    burst = {
-                        "do": "burst",
-                        "seconds": protocol.seconds,
-                        "min_runs": protocol.min_runs,
-                        "warmup_s": protocol.warmup_s,
-                    }
-                    try:
-                        answer = processes[index].ask(burst, protocol.deadline_s)
-                    except ContenderError as error:
-                        _fail(outcomes[index], processes.pop(index), str(error))
-                        continue
-                    if turn:
-                        outcomes[index].rounds_us.append(answer["samples_us"])
-                        if answer["called_us"]:
-                            outcomes[index].called_us.append(answer["called_us"])
+            while done < most and (done < protocol.rounds or not known(outcomes, protocol.half_width)):
+                if not done or protocol.process_rounds is not None:
+                    setup = {"inputs": str(inputs_file), "output_names": list(output_names)}
+                    expected = running.started(model, setup, f"start {done}", expected, tell)
+                    running.round(f"warm up {done}", counts=False)
+                for turn in range(done, min(done + stretch, most)):
+                    limit = protocol.rounds if turn < protocol.rounds else f"up to {most}"
+                    tell(f"round {turn + 1} of {limit}")
+                    running.round(turn)
+                done = min(done + stretch, most)
         finally:
-            for process in processes.values():
-                process.close()
+            running.close()
     return outcomes
+
+
+class _Running:
+    """The processes of contenders.
+
+    Args:
+        outcomes: Those of all contenders, which receive what is timed; a failed one has no process.
+        protocol: Timing protocol.
+        folder: Folder for files.
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome], protocol: Protocol, folder: Path) -> None:
+        self._outcomes = outcomes
+        self._protocol = protocol
+        self._folder = folder
+        self._processes: dict[int, ContenderProcess] = {}
+
+    def started(
+        self,
+        model: Path,
+        setup: Mapping[str, Any],
+        seed: str,
+        expected: Mapping[str, np.ndarray[Any, Any]] | None,
+        tell: Callable[[str], None],
+    ) -> Mapping[str, np.ndarray[Any, Any]] | None:
+        """Start new processes in place of those before, and note the errors of what they compute.
+
+        Args:
+            model: The judged ONNX file.
+            setup: Fields of the command that are the same for all.
+            seed: Decides the order.
+            expected: Expected outputs, if they are known.
+            tell: Receives progress messages.
+
+        Returns:
+            The expected outputs, or else those of the first contender that ran, if one did.
+        """
+        self.close()
+        found = {}
+        for index in shuffled(len(self._outcomes), seed):
+            outcome, written = self._outcomes[index], Path(self._folder, f"{index}.npz")
+            contender = outcome.contender
+            if outcome.failed is not None:
+                continue
+            tell(f"set up {contender.name}")
+            command = {
+                "do": "setup",
+                "file": str(contender.file.resolve()),
+                "model": str(contender.path_for(model).resolve()),
+                "outputs": str(written),
+                "threads": self._protocol.threads,
+                "options": contender.setup_options(),
+                **setup,
+            }
+            self._processes[index] = ContenderProcess(Path(self._folder, f"{index}.log"))
+            if (answer := self._asked(index, command)) is not None:
+                outcome.note = answer["note"]
+                outcome.max_error = max(outcome.max_error or 0.0, answer["called_error"])
+                found[index] = written
+        for index in sorted(found):
+            with np.load(found[index]) as archive:
+                outputs = {name: archive[name] for name in archive.files}
+            found[index].unlink()
+            expected = outputs if expected is None else expected
+            outcome = self._outcomes[index]
+            outcome.max_error = max(outcome.max_error or 0.0, disagreement(expected, outputs))
+        return expected
+
+    def round(self, seed: int | str, *, counts: bool = True) -> None:
+        """Have each contender run a burst, in an order that the seed decides."""
+        protocol = self._protocol
+        burst = {
+            "do": "burst",
+            "seconds": protocol.seconds,
+            "min_runs": protocol.min_runs,
+            "warmup_s": protocol.warmup_s,
+        }
+        for index in shuffled(len(self._outcomes), seed):
+            if index not in self._processes:
+                continue
+            time.sleep(protocol.settle_s)
+            answer = self._asked(index, burst)
+            if counts and answer is not None:
+                self._outcomes[index].rounds_us.append(answer["samples_us"])
+                if answer["called_us"]:
+                    self._outcomes[index].called_us.append(answer["called_us"])
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._processes.values():
+            process.close()
+        self._processes.clear()
+
+    def _asked(self, index: int, command: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a contender's answer; one that fails leaves the race."""
+        try:
+            return self._processes[index].ask(command, self._protocol.deadline_s)
+        except ContenderError as error:
+            self._processes.pop(index).close()
+            outcome = self._outcomes[index]
+            outcome.failed, outcome.rounds_us, outcome.called_us = str(error), [], []
+            return None
 
 
 def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
@@ -195,17 +275,17 @@ def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
         >>> known(outcomes, 0.02), known([outcomes[0], outcomes[0]], 0.02)
         (False, True)
     """
-    for ran in ([each.rounds_us for each in outcomes], [each.called_us for each in outcomes]):
-        times = [rounds for rounds in ran if rounds]
-        fastest = min(times, key=lambda rounds: np.median([np.median(samples) for samples in rounds]), default=[])
-        for rounds in times:
-            ratio = paired_ratio(fastest, rounds)
+    for as_called in (False, True):
+        ran = [each for each in outcomes if (each.called_us if as_called else each.rounds_us)]
+
+        def median_us(outcome: Outcome, as_called: bool = as_called) -> float:
+            rounds = outcome.called_us if as_called else outcome.rounds_us
+            return float(np.median([np.median(samples) for samples in rounds]))
+
+        fastest = min(ran, key=median_us, default=None)
+        for outcome in ran:
+            assert fastest is not None
+            ratio = fastest.ratio_to(outcome, as_called=as_called)
             if not decides(ratio.low, ratio.high, half_width):
                 return False
     return True
-
-
-def _fail(outcome: Outcome, process: ContenderProcess, reason: str) -> None:
-    outcome.failed = reason
-    outcome.rounds_us, outcome.called_us = [], []
-    process.close()

@@ -15,7 +15,7 @@ from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import summarise
 from benchmarks.judge.rounds import Outcome, Protocol, compete
-from benchmarks.judge.statistics import decides, paired_ratio
+from benchmarks.judge.statistics import decides
 from benchmarks.records import plan_of, record_of
 from benchmarks.regret.replaying import best_of
 from benchmarks.regret.searches import CANDIDATES, SEARCHES, described, searched
@@ -114,7 +114,7 @@ def _compared(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         return {"ratio": None, "ci95": None, "verdict": f"failed: {failed}"}
     if "best" not in ran:
         return {"ratio": 1.0, "ci95": [1.0, 1.0], "verdict": "the same plan"}
-    ratio = paired_ratio(ran["default"].rounds_us, ran["best"].rounds_us)
+    ratio = ran["default"].ratio_to(ran["best"])
     interval = [ratio.low, ratio.high]
     return {"ratio": ratio.value, "ci95": interval, "verdict": judged(ratio.low, ratio.high)}
 

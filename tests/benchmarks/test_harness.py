@@ -94,9 +94,12 @@ def test_disagreement_is_relative_to_the_scale_of_the_output() -> None:
     assert disagreement({"y": np.ones(1)}, {"y": np.array([np.nan])}) == float("inf")
 
 
-@pytest.mark.parametrize(("enough", "taken"), [(True, 10), (False, 15)])
+@pytest.mark.parametrize(
+    ("process_rounds", "enough", "taken"),
+    [(None, True, [10]), (None, False, [10, 15]), (2, True, [4]), (6, False, [6, 12, 15])],
+)
 def test_rounds_go_on_until_the_ratios_are_known_or_patience_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enough: bool, taken: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_rounds: int | None, enough: bool, taken: list[int]
 ) -> None:
     asked = []
 
@@ -109,11 +112,11 @@ def test_rounds_go_on_until_the_ratios_are_known_or_patience_ends(
     (outcome,) = run(
         tmp_path,
         contender(tmp_path, "one", SLEEPS, ms="0"),
-        protocol=dataclasses.replace(QUICK, patience=5, half_width=0.25),
+        protocol=dataclasses.replace(QUICK, process_rounds=process_rounds, patience=5, half_width=0.25),
     )
 
-    assert len(outcome.rounds_us) == taken
-    assert asked == [(10, 0.25)]
+    assert len(outcome.rounds_us) == taken[-1]
+    assert asked == [(each, 0.25) for each in taken if each < 15]
 
 
 def test_what_users_call_has_to_be_known_as_well() -> None:
@@ -127,6 +130,46 @@ def test_what_users_call_has_to_be_known_as_well() -> None:
 
     other.called_us, other.failed = [], "died"
     assert rounds.known([first, other], 0.02)
+
+
+@pytest.mark.parametrize(("process_rounds", "least", "most"), [(6, 0.92, 0.98), (None, 0.0, 0.6)])
+def test_an_interval_contains_how_processes_of_one_contender_differ(
+    process_rounds: int | None, least: float, most: float
+) -> None:
+    """Two that are equally fast: each process is 1 % faster or slower by chance, each round 2 %."""
+    random, rounds_of_all = np.random.default_rng(0), 60
+
+    def times() -> list[list[float]]:
+        lives = random.normal(0, 0.01, rounds_of_all // (process_rounds or rounds_of_all))
+        each = np.repeat(lives, process_rounds or rounds_of_all) + random.normal(0, 0.02, rounds_of_all)
+        return [[float(time)] for time in np.exp(each)]
+
+    found = [paired_ratio(times(), times(), process_rounds) for _ in range(300)]
+
+    assert least <= np.mean([each.low <= 1 <= each.high for each in found]) <= most
+
+
+STARTS = """
+def setup(model_path, inputs, threads, *, who, file):
+    with open(file, "a") as stream:
+        print(who, file=stream)
+    return lambda: [inputs["x"] * (1 + (who == "liar" and open(file).read().count(who) > 1))]
+"""
+
+
+def test_contenders_are_started_anew_in_shuffled_order(tmp_path: Path) -> None:
+    names, file = ("a", "b", "liar"), tmp_path / "starts.txt"
+    contenders = [contender(tmp_path, name, STARTS, who=name, file=str(file)) for name in names]
+
+    outcomes = run(tmp_path, *contenders, protocol=dataclasses.replace(QUICK, rounds=9, process_rounds=2))
+
+    starts = file.read_text().split()
+    orders = [tuple(starts[at : at + 3]) for at in range(0, len(starts), 3)]
+    assert len(orders) == 5
+    assert all(sorted(order) == sorted(names) for order in orders)
+    assert len({order[0] for order in orders}) > 1
+    assert [len(outcome.rounds_us) for outcome in outcomes] == [9, 9, 9]
+    assert [outcome.max_error for outcome in outcomes] == [0.0, 0.0, 1.0]  # only its later processes lie
 
 
 CALLED = """
