@@ -77,6 +77,22 @@ def test_who_leaves_takes_no_further_turn() -> None:
     assert counts == [{"fast": n, "slow": min(n, 2)} for n in range(1, 5)]
 
 
+def test_nobody_is_always_started_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, started = ContenderProcess.__init__, []
+
+    def make(process: ContenderProcess, contender: Contender) -> None:
+        started.append(contender.name)
+        made(process, contender)
+
+    monkeypatch.setattr(ContenderProcess, "__init__", make)
+    both = [contender(name, call="broken") for name in "ab"]
+
+    for first_round in range(0, 60, 12):
+        assert list(interleaved(both, rounds=1, burst_s=0.0, first_round=first_round)) == ["a", "b"]
+
+    assert {*started[::2]} == {"a", "b"}
+
+
 def test_steps_are_timed_one_after_another_when_asked_for(tmp_path: Path) -> None:
     order = tmp_path / "order"
     both = [contender("plan", call="in_steps", order=str(order)), contender("whole", seconds=0.0)]
