@@ -139,7 +139,7 @@ def judged(rows: int, larger: float, work: Path, rounds: int) -> dict[str, Any]:
 def markdown(results: Sequence[Mapping[str, Any]], measured_in: Mapping[str, Any]) -> str:
     """Format the results as a page."""
     how = " ".join((__doc__ or "").split("\n\n")[2].split())
-    lines = head("Products of few rows", measured_in, how, "one process for each contender")
+    lines = head("Products of few rows", measured_in, how, "one contender at a time")
 
     def rows() -> Iterator[tuple[str, ...]]:
         for result in results:

@@ -41,7 +41,7 @@ from benchmarks.gpu_steps import gpu, targets_here
 from benchmarks.judge import inputs as judged_inputs
 from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.report import ratio_said, rounds_said
-from benchmarks.judge.rounds import Protocol, compete
+from benchmarks.judge.rounds import PROCESS_ROUNDS, Protocol, compete
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
 from collage.commands.partition import partition as partition_model
@@ -221,7 +221,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
     toolchains = options.toolchains or (CPU_TOOLCHAINS if options.device == "cpu" else ",".join(_on_gpu(options)))
     options.work.mkdir(parents=True, exist_ok=True)
-    protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds, seconds=options.seconds)
+    protocol = Protocol(
+        threads=len(os.sched_getaffinity(0)),
+        rounds=options.rounds,
+        process_rounds=None if _is_cuda(options.device) else PROCESS_ROUNDS,
+        seconds=options.seconds,
+    )
     results: list[dict[str, Any]] = []
     if options.results and options.results.is_file():
         results = json.loads(options.results.read_text(encoding="utf-8"))["models"]

@@ -27,6 +27,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.judge.report import rounds_said
 from benchmarks.page import head, lines_of, noting, written
 
 MODELS = ("mnist", "squeezenet", "resnet50", "bert_base_6")
@@ -135,7 +136,7 @@ def markdown(plans: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], l
     environment = plans[-1]["environment"]
     how = (
         "Each plan is the whole model as one kernel of one toolchain. Against the library called directly, its inputs "
-        f"and outputs bound beforehand: `benchmarks/harness.py`, {environment['protocol']['rounds']} rounds, ratios "
+        f"and outputs bound beforehand: `benchmarks/harness.py`, {rounds_said(environment['protocol'])}, ratios "
         "paired by round. Against `benchmark_app`, which is OpenVINO's own tool: processes in turn, the median of the "
         "turns' quotients of medians, and their range. ONNX Runtime's own tool is not in its wheel."
     )

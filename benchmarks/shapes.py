@@ -391,6 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.contender:
         answer(passes(CASES[options.names[0]], options.contender, options.work))
         return 0
+    # Each size has processes of its own. What is reported are sums over sizes, which average how these differ.
     protocol = Protocol(threads=len(os.sched_getaffinity(0)), rounds=options.rounds, process_rounds=None)
     cases = {}
     for name in options.names or CASES:

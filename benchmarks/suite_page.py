@@ -208,10 +208,11 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     protocols = sorted((result["environment"]["protocol"] for result in results), key=lambda each: int(each["rounds"]))
     said = list(dict.fromkeys(map(rounds_said, protocols)))
     rounds = "; ".join(said) + (" (by model)" if said[1:] else "")
+    ratios = " Or: ".join(dict.fromkeys(map(ratio_said, protocols)))
     how = (
         f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds}. In each round every "
         f"contender, in a process of its own, runs for {protocol['seconds']} s after {protocol['warmup_s']} s of "
-        f"warm-up. {ratio_said(protocol)} "
+        f"warm-up. {ratios} "
         "Errors are relative to the output's scale, on inputs the search did not see."
     )
     if _timed_as_called(results):

@@ -24,13 +24,14 @@ class ContenderProcess:
     """A fresh process that serves one contender (`benchmarks.judge.worker`).
 
     Args:
-        log: File that receives whatever the process prints.
+        log: File that receives whatever the process prints, in a folder for its temporary files.
     """
 
     def __init__(self, log: Path) -> None:
         self._log = log
         environment = dict(os.environ)
         paths = [str(ROOT), environment.get("PYTHONPATH", "")]
+        environment["TMPDIR"] = str(log.parent)  # it is killed, so it cannot clear up what it keeps there
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         with log.open("wb") as stream:
             self._process = subprocess.Popen(

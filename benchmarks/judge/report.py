@@ -40,7 +40,7 @@ def best_single(outcomes: Sequence[Outcome], *, as_called: bool = False) -> Outc
         return outcome.called_us if as_called else outcome.rounds_us
 
     ran = [o for o in outcomes if o.contender.kind == "single" and times(o)]
-    return min(ran, key=lambda o: (latency(times(o)).p50_us.value, o.contender.name), default=None)
+    return min(ran, key=lambda o: (latency(times(o), o.process_rounds).p50_us.value, o.contender.name), default=None)
 
 
 def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, A
         if outcome.failed is not None:
             rows.append({**row, "failed": outcome.failed})
             continue
-        row["latency_ms"] = _latency_ms(outcome.rounds_us)
+        row["latency_ms"] = _latency_ms(outcome.rounds_us, outcome.process_rounds)
         # JSON has no infinity: outputs that do not even compare have no error.
         error = outcome.max_error
         row["max_error"] = error if error is not None and math.isfinite(error) else None
@@ -75,7 +75,7 @@ def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, A
         if called is not None and outcome.called_us:
             ratio = outcome.ratio_to(called, as_called=True)
             row["as_called"] = {
-                "latency_ms": _latency_ms(outcome.called_us),
+                "latency_ms": _latency_ms(outcome.called_us, outcome.process_rounds),
                 "ratio_vs_best_single": _interval(ratio),
             }
         rows.append(row)
@@ -114,14 +114,14 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
         >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.03})
         '60 rounds, or up to 180 until the ratio of the fastest contender to each other one is known to 3% to each side'
         >>> rounds_said({"rounds": 60, "process_rounds": 6})
-        '60 rounds, with new processes every 6'
+        '60 rounds, 6 to a process'
     """
-    rounds, patience, process_rounds = protocol["rounds"], protocol.get("patience", 1), protocol.get("process_rounds")
-    said = f"{rounds} rounds"
+    rounds, patience, process_rounds = protocol["rounds"], protocol.get("patience", 1), _process_rounds(protocol)
+    said = f"{rounds} rounds" if process_rounds is None else f"{rounds} rounds, {process_rounds} to a process"
     if patience > 1:
         known = f"the ratio of the fastest contender to each other one is known to {protocol['half_width']:.0%}"
         said += f", or up to {patience * rounds} until {known} to each side"
-    return said if process_rounds is None else f"{said}, with new processes every {process_rounds}"
+    return said
 
 
 def ratio_said(protocol: Mapping[str, Any]) -> str:
@@ -134,12 +134,18 @@ def ratio_said(protocol: Mapping[str, Any]) -> str:
         >>> ratio_said({"rounds": 60})
         "The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds."
     """
-    if protocol.get("process_rounds") is None:
+    if _process_rounds(protocol) is None:
         return "The ratio is the median over rounds of both medians' quotient, its interval a bootstrap over rounds."
     return (
         "The ratio is the geometric mean over processes of the median over rounds of both medians' quotient, its "
         "interval Student's over processes."
     )
+
+
+def _process_rounds(protocol: Mapping[str, Any]) -> int | None:
+    """Return how many rounds each process took; None if there was one of each contender."""
+    found: int | None = protocol.get("process_rounds")
+    return None if found is None or found >= protocol.get("patience", 1) * protocol["rounds"] else found
 
 
 def host() -> dict[str, Any]:
@@ -219,8 +225,8 @@ def show(summary: dict[str, Any], console: Console) -> None:
             console.print(f"{row['name']} failed: {row['failed']}", markup=False, highlight=False)
 
 
-def _latency_ms(rounds_us: Sequence[Sequence[float]]) -> dict[str, Any]:
-    times = latency(rounds_us)
+def _latency_ms(rounds_us: Sequence[Sequence[float]], process_rounds: int | None) -> dict[str, Any]:
+    times = latency(rounds_us, process_rounds)
     return {
         "p50": times.p50_us.value / 1e3,
         "p90": times.p90_us / 1e3,

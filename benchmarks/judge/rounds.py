@@ -1,7 +1,7 @@
-"""Runs contenders against each other: one process each, one burst each per round.
+"""Runs contenders against each other: a process for each, and in each round a burst of each.
 
 Two processes of one contender differ by a percent or two for as long as they live: where their memory lies and which
-threads run where is chance. So the contenders are started in shuffled order, and anew after some rounds.
+threads run where is chance. So contenders are started in shuffled order, and anew after some rounds.
 
 A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
 goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
@@ -16,6 +16,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,9 +29,11 @@ from benchmarks.judge.statistics import HALF_WIDTH, Interval, decides, disagreem
 PATIENCE: Final = 3
 """`Protocol.patience` of benchmarks."""
 PROCESS_ROUNDS: Final = 6
-"""`Protocol.process_rounds`. Ten processes of six rounds take a quarter longer than one of sixty."""
+"""`Protocol.process_rounds`. A start takes seconds, so fewer rounds would cost more than they tell."""
 _LOOK: Final = 10
-"""Rounds between two looks at the intervals, where processes are never started anew. Else one is taken after each."""
+"""Rounds between two looks at the intervals, where processes are never started anew. Else it is those of a process."""
+_STARTING: Final = 2
+"""Contenders that start at the same time. Nothing is timed then, and starting leaves cores idle."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +42,9 @@ class Protocol:
 
     Attributes:
         threads: Threads each contender may use.
-        rounds: Rounds that count, at least. A warm-up round precedes those of each process.
-        process_rounds: Rounds after which contenders are started anew; None if they never are, as where that takes
-            minutes. Then intervals say nothing of how processes differ.
+        rounds: Rounds that count, at least; processes end with all of theirs. A warm-up round precedes them.
+        process_rounds: Rounds after which contenders are started anew, at most `rounds`; None if they never are, as
+            where that takes minutes. Then intervals say nothing of how processes differ.
         patience: How many times `rounds` it may take until `known` says that there are enough.
         half_width: See `known`.
         seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
@@ -64,8 +67,14 @@ class Protocol:
     deadline_s: float = 300.0
 
     def __post_init__(self) -> None:
-        if min(self.threads, self.rounds, self.process_rounds or 1, self.patience, self.min_runs) < 1:
+        least = (self.threads, self.rounds, self.patience, self.min_runs)
+        if min(least) < 1 or (self.process_rounds is not None and self.process_rounds < 1):
             raise ValueError("threads, rounds, process_rounds, patience and min_runs must be at least 1")
+
+    @property
+    def rounds_of_a_process(self) -> int | None:
+        """`process_rounds`, or `rounds` if these are fewer."""
+        return None if self.process_rounds is None else min(self.process_rounds, self.rounds)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -76,7 +85,7 @@ class Outcome:
         contender: The contender.
         rounds_us: Run times in microseconds, one list for each round that counts.
         called_us: The same for runs as users call them; empty if the contender has no such call.
-        process_rounds: As in `Protocol`.
+        process_rounds: As `Protocol.rounds_of_a_process`.
         max_error: `disagreement` with the expected outputs, or else with the first contender that ran; or, if that is
             more, of its runs as users call them with its other ones. The largest of all its processes.
         note: The contender's description of its runs.
@@ -136,24 +145,27 @@ def compete(
     Returns:
         One outcome for each contender, in their order.
     """
-    outcomes = [Outcome(contender=contender, process_rounds=protocol.process_rounds) for contender in contenders]
-    stretch, most = protocol.process_rounds or _LOOK, protocol.patience * protocol.rounds
-    done = 0
+    each = protocol.rounds_of_a_process
+    if each is not None:
+        import scipy.stats  # noqa: F401  an optional dependency, which intervals need: better missed now than at the end
+    outcomes = [Outcome(contender=contender, process_rounds=each) for contender in contenders]
+    most, done = protocol.patience * protocol.rounds, 0
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
         inputs_file = Path(folder, "inputs.npz")
         np.savez(inputs_file, **dict(inputs))  # type: ignore[arg-type]
         running = _Running(outcomes, protocol, Path(folder))
         try:
             while done < most and (done < protocol.rounds or not known(outcomes, protocol.half_width)):
-                if not done or protocol.process_rounds is not None:
+                if not done or each is not None:
                     setup = {"inputs": str(inputs_file), "output_names": list(output_names)}
                     expected = running.started(model, setup, f"start {done}", expected, tell)
                     running.round(f"warm up {done}", counts=False)
-                for turn in range(done, min(done + stretch, most)):
+                end = min(done + _LOOK, most) if each is None else done + each
+                for turn in range(done, end):
                     limit = protocol.rounds if turn < protocol.rounds else f"up to {most}"
                     tell(f"round {turn + 1} of {limit}")
                     running.round(turn)
-                done = min(done + stretch, most)
+                done = end
         finally:
             running.close()
     return outcomes
@@ -195,34 +207,36 @@ class _Running:
             The expected outputs, or else those of the first contender that ran, if one did.
         """
         self.close()
-        found = {}
-        for index in shuffled(len(self._outcomes), seed):
-            outcome, written = self._outcomes[index], Path(self._folder, f"{index}.npz")
-            contender = outcome.contender
-            if outcome.failed is not None:
-                continue
-            tell(f"set up {contender.name}")
+        order = [index for index in shuffled(len(self._outcomes), seed) if self._outcomes[index].failed is None]
+        tell(f"set up {', '.join(self._outcomes[index].contender.name for index in order)}")
+
+        def start(index: int) -> dict[str, Any] | None:
+            contender = self._outcomes[index].contender
+            self._processes[index] = ContenderProcess(Path(self._folder, f"{index}.log"))
             command = {
                 "do": "setup",
                 "file": str(contender.file.resolve()),
                 "model": str(contender.path_for(model).resolve()),
-                "outputs": str(written),
+                "outputs": str(self._outputs(index)),
                 "threads": self._protocol.threads,
                 "options": contender.setup_options(),
                 **setup,
             }
-            self._processes[index] = ContenderProcess(Path(self._folder, f"{index}.log"))
-            if (answer := self._asked(index, command)) is not None:
-                outcome.note = answer["note"]
-                outcome.max_error = max(outcome.max_error or 0.0, answer["called_error"])
-                found[index] = written
-        for index in sorted(found):
-            with np.load(found[index]) as archive:
+            return self._asked(index, command)
+
+        with ThreadPoolExecutor(_STARTING) as starters:
+            answers = dict(zip(order, starters.map(start, order), strict=True))
+        for index, answer in sorted(answers.items()):
+            if answer is None:
+                continue
+            with np.load(self._outputs(index)) as archive:
                 outputs = {name: archive[name] for name in archive.files}
-            found[index].unlink()
+            self._outputs(index).unlink()
             expected = outputs if expected is None else expected
             outcome = self._outcomes[index]
-            outcome.max_error = max(outcome.max_error or 0.0, disagreement(expected, outputs))
+            outcome.note = answer["note"]
+            errors = answer["called_error"], disagreement(expected, outputs)
+            outcome.max_error = max(outcome.max_error or 0.0, *errors)
         return expected
 
     def round(self, seed: int | str, *, counts: bool = True) -> None:
@@ -249,6 +263,9 @@ class _Running:
         for process in self._processes.values():
             process.close()
         self._processes.clear()
+
+    def _outputs(self, index: int) -> Path:
+        return Path(self._folder, f"{index}.npz")
 
     def _asked(self, index: int, command: dict[str, Any]) -> dict[str, Any] | None:
         """Return a contender's answer; one that fails leaves the race."""

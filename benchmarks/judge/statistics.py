@@ -1,8 +1,8 @@
 """Statistics of timed rounds. The unit is the round, not the run; and the process, where there are several.
 
 Runs of one burst share the same disturbances, and rounds of one process its luck with memory and threads, so that
-intervals over runs would be far too narrow, and those over rounds somewhat. Contenders take turns within each round, so
-their ratio is taken per round.
+intervals over runs would be far too narrow, and those over rounds somewhat too narrow. Contenders take turns within
+each round, so their ratio is taken per round.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Latency:
     """Latency of one contender.
 
     Attributes:
-        p50_us: Median over rounds of each round's median, in microseconds, with its interval.
+        p50_us: Median over rounds of each round's median, in microseconds, with its interval; see `over_rounds`.
         p90_us: 90th percentile of all runs; `p99_us`, `mean_us` and `min_us` are also over all runs.
         n: Number of runs.
     """
@@ -63,15 +63,16 @@ def median_interval(values: Sequence[float], seed: int = 0) -> Interval:
     return Interval(value=float(np.median(data)), low=float(low), high=float(high))
 
 
-def latency(rounds: Sequence[Sequence[float]]) -> Latency:
+def latency(rounds: Sequence[Sequence[float]], process_rounds: int | None = None) -> Latency:
     """Summarise one contender.
 
     Args:
         rounds: Run times in microseconds, one sequence for each round.
+        process_rounds: Rounds after which it was started anew; None if it never was.
     """
     runs = np.concatenate([np.asarray(samples, dtype=np.float64) for samples in rounds])
     return Latency(
-        p50_us=median_interval([float(np.median(samples)) for samples in rounds]),
+        p50_us=over_rounds([float(np.median(samples)) for samples in rounds], process_rounds),
         p90_us=float(np.percentile(runs, 90)),
         p99_us=float(np.percentile(runs, 99)),
         mean_us=float(runs.mean()),
@@ -83,11 +84,7 @@ def latency(rounds: Sequence[Sequence[float]]) -> Latency:
 def paired_ratio(
     numerator: Sequence[Sequence[float]], base: Sequence[Sequence[float]], process_rounds: int | None = None
 ) -> Interval:
-    """Compute the ratio of two contenders: the median over rounds of the ratio of their medians.
-
-    Of several processes it is the geometric mean over processes of this median, and the interval is Student's over
-    processes (Georges, Buytaert and Eeckhout, Statistically rigorous Java performance evaluation, OOPSLA 2007, with
-    processes for virtual machines).
+    """Compute the ratio of two contenders from the ratios of their medians in each round; see `over_rounds`.
 
     Args:
         numerator: Run times of one contender, one sequence for each round.
@@ -102,26 +99,40 @@ def paired_ratio(
         (2.0, True, True)
     """
     ratios = [float(np.median(a) / np.median(b)) for a, b in zip(numerator, base, strict=True)]
-    if process_rounds is None or len(ratios) <= process_rounds:
-        return median_interval(ratios)
-    starts = range(0, len(ratios), process_rounds)
-    return mean_interval([float(np.median(ratios[start : start + process_rounds])) for start in starts])
+    return over_rounds(ratios, process_rounds)
 
 
-def mean_interval(ratios: Sequence[float]) -> Interval:
-    """Compute the geometric mean of ratios with Student's interval of their logarithms.
+def over_rounds(values: Sequence[float], process_rounds: int | None) -> Interval:
+    """Summarise what was found in each round: by the median, and its bootstrap interval.
+
+    Of several processes it is the geometric mean over processes of their medians, and the interval is Student's over
+    processes (Georges, Buytaert and Eeckhout, Statistically rigorous Java performance evaluation, OOPSLA 2007, with
+    processes for virtual machines).
 
     Args:
-        ratios: One for each process, at least two, all positive.
+        values: One positive value for each round.
+        process_rounds: Rounds of each process; None if there is one.
+    """
+    if process_rounds is None or len(values) <= process_rounds:
+        return median_interval(values)
+    starts = range(0, len(values), process_rounds)
+    return mean_interval([float(np.median(values[start : start + process_rounds])) for start in starts])
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Compute the geometric mean with Student's interval of the logarithms.
+
+    Args:
+        values: One for each process, at least two, all positive.
 
     Examples:
         >>> interval = mean_interval([1.0, 1.02])
         >>> round(interval.value, 4), interval.low < 0.9, interval.high > 1.1
         (1.01, True, True)
     """
-    from scipy.stats import t as student
+    from scipy.stats import t as student  # an optional dependency, that races on GPUs do without
 
-    logarithms = np.log(np.asarray(ratios, dtype=np.float64))
+    logarithms = np.log(np.asarray(values, dtype=np.float64))
     middle, error = logarithms.mean(), logarithms.std(ddof=1) / math.sqrt(logarithms.size)
     reach = error * student.ppf(0.975, logarithms.size - 1)
     low, value, high = np.exp([middle - reach, middle, middle + reach])

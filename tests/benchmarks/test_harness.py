@@ -96,7 +96,7 @@ def test_disagreement_is_relative_to_the_scale_of_the_output() -> None:
 
 @pytest.mark.parametrize(
     ("process_rounds", "enough", "taken"),
-    [(None, True, [10]), (None, False, [10, 15]), (2, True, [4]), (6, False, [6, 12, 15])],
+    [(None, True, [10]), (None, False, [10, 15]), (2, True, [4]), (2, False, [4, 6, 8, 10, 12, 14, 16])],
 )
 def test_rounds_go_on_until_the_ratios_are_known_or_patience_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process_rounds: int | None, enough: bool, taken: list[int]
@@ -153,23 +153,25 @@ STARTS = """
 def setup(model_path, inputs, threads, *, who, file):
     with open(file, "a") as stream:
         print(who, file=stream)
-    return lambda: [inputs["x"] * (1 + (who == "liar" and open(file).read().count(who) > 1))]
+    again = open(file).read().split().count(who) > 1
+    if who == "late" and again:
+        raise ValueError("no more")
+    return lambda: [inputs["x"] * (1 + (who == "liar" and again))]
 """
 
 
-def test_contenders_are_started_anew_in_shuffled_order(tmp_path: Path) -> None:
-    names, file = ("a", "b", "liar"), tmp_path / "starts.txt"
+def test_contenders_are_started_anew_until_one_fails(tmp_path: Path) -> None:
+    names, file = ("a", "late", "liar"), tmp_path / "starts.txt"
     contenders = [contender(tmp_path, name, STARTS, who=name, file=str(file)) for name in names]
 
     outcomes = run(tmp_path, *contenders, protocol=dataclasses.replace(QUICK, rounds=9, process_rounds=2))
 
     starts = file.read_text().split()
-    orders = [tuple(starts[at : at + 3]) for at in range(0, len(starts), 3)]
-    assert len(orders) == 5
-    assert all(sorted(order) == sorted(names) for order in orders)
-    assert len({order[0] for order in orders}) > 1
-    assert [len(outcome.rounds_us) for outcome in outcomes] == [9, 9, 9]
-    assert [outcome.max_error for outcome in outcomes] == [0.0, 0.0, 1.0]  # only its later processes lie
+    assert {name: starts.count(name) for name in names} == {"a": 5, "late": 2, "liar": 5}
+    a, late, liar = outcomes
+    assert (late.failed, late.rounds_us) == ("ValueError: no more", [])
+    assert len(a.rounds_us) == len(liar.rounds_us) == 10  # the last processes have all of their rounds
+    assert (a.max_error, liar.max_error) == (0.0, 1.0)  # only its later processes lie
 
 
 CALLED = """
@@ -225,6 +227,7 @@ def test_every_round_has_all_contenders_and_nobody_always_follows_the_same() -> 
 
     assert all(sorted(order) == [0, 1, 2, 3] for order in orders)
     assert {order[order.index(0) - 1] for order in orders if order[0] != 0} == {1, 2, 3}
+    assert {shuffled(4, f"start {done}")[0] for done in range(0, 60, 6)} == {0, 1, 2, 3}
 
 
 def test_a_contender_that_sleeps_is_timed_as_long_as_it_sleeps(tmp_path: Path) -> None:

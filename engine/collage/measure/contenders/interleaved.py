@@ -170,7 +170,7 @@ def interleaved(
     on_burst: Callable[[str, Burst], None] | None = None,
     leaving: Callable[[Mapping[str, Rounds]], Collection[str]] | None = None,
 ) -> dict[str, Rounds | Failed]:
-    """Time contenders in turns, in an order that is shuffled in each round. So is that in which they are started.
+    """Time contenders in turns, in an order that is shuffled in each round. They are started in shuffled order, too.
 
     Many short turns are more informative than a few long ones: load on a shared machine affects two contenders
     equally only if they run within some tenths of a second of each other.
@@ -208,7 +208,7 @@ def interleaved(
     done, total = 0, rounds * len(contenders)
     loaders = ThreadPoolExecutor(_LOADERS)
     try:
-        for contender in random.Random(f"start {first_round}").sample(contenders, len(contenders)):
+        for contender in random.Random(f"start {first_round} {contenders}").sample(contenders, len(contenders)):
             processes[contender.name] = ContenderProcess(contender)
         beside = min(_LOADERS, len(contenders))
         answers = loaders.map(lambda process: process.prepare(deadline_s, at_a_time=beside), processes.values())
