@@ -92,6 +92,11 @@ def open_session(
     options.intra_op_num_threads = run.threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if metadata["ordered"]:
+        # By default nodes run depth-first from the outputs, the producer with the highest index first (`ReverseDFSFrom`
+        # in graph.cc). The model was saved in that order, so its branches would run the other way around: a detector's
+        # took 2.5 % longer. By priority nodes run in the order of the file, but for Shape and Size, which come first.
+        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     values = dict(zip(*session_values(weights), strict=True))
     for name, value in values.items():
         options.add_initializer(name, value)  # read where it is: `add_external_initializers` has it copied

@@ -143,6 +143,8 @@ class _Lowering:
                     for (key, a), at in zip(made.items(), offsets, strict=True)
                 ],
                 "blocked": blocked,
+                # A graph that was changed is saved in the order in which it runs, any other as it was given.
+                "ordered": _names_of(optimised.graph) != _names_of(self._function.model.graph),
                 "vector_isa": vector_isa(self._build.host),
             },
             # An optimised model is for the version that wrote it: its private operators come and go.
@@ -170,6 +172,10 @@ def _named_by_outputs(model: onnx_ir.Model) -> onnx_ir.Model:
         if node.outputs and node.outputs[0].name:
             node.name = node.outputs[0].name
     return copy
+
+
+def _names_of(graph: onnx_ir.Graph) -> list[str | None]:
+    return [node.outputs[0].name for node in graph]
 
 
 def _external_initializers(
