@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--inputs", type=Path, help="inputs as .npz (default: MODEL.inputs.npz, else random)")
     result.add_argument("--seed", type=int, default=0, help="seed of random inputs")
     result.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    result.add_argument("--rounds", type=int, default=60, help="rounds that count, at least")
+    result.add_argument("--rounds", type=int, default=120, help="rounds that count, at least")
     result.add_argument(
         "--process-rounds",
         type=int,
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--patience", type=int, default=PATIENCE, help="times as many rounds at most, until ratios are known well"
     )
-    result.add_argument("--seconds", type=float, default=0.08, help="least duration of a burst")
+    result.add_argument("--seconds", type=float, default=0.04, help="least duration of a burst")
     result.add_argument("--deadline", type=float, default=300.0, help="seconds for a setup or burst")
     result.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     return result

@@ -208,8 +208,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--native", metavar="TARGET", help="whose kernels are the native ones; see above")
     parser.add_argument("--also", default=[], type=lambda text: text.split(","), metavar="A,B", help="see above")
     parser.add_argument("--preset", default="default")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=0.08, help="least duration of a burst")
+    parser.add_argument("--rounds", type=int, default=120)
+    parser.add_argument("--seconds", type=float, default=0.04, help="least duration of a burst")
     noting(parser)
     options = parser.parse_args(arguments)
     facts: dict[str, str] = {"native": native_of(options)}

@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--results", type=Path, metavar="FILE.json", help="write everything there and a table beside it"
     )
     parser.add_argument("--preset", default="default")
-    parser.add_argument("--rounds", type=int, default=90, help="rounds of the judge")
+    parser.add_argument("--rounds", type=int, default=120, help="rounds of the judge")
     parser.add_argument("--runs", type=int, default=1, help="fresh runs of the judge, at least")
     parser.add_argument("--toolchains", default="onnxruntime,openvino", help="as for `collage optimize`")
     parser.add_argument("--without", metavar="TOOLCHAIN", help="race plans without one of the toolchains, too")

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.judge.rounds import Outcome, Protocol
+from benchmarks.judge.rounds import Outcome, Protocol, fastest_of
 from benchmarks.judge.statistics import Interval, latency
 
 SCHEMA_VERSION = 1
@@ -29,18 +29,13 @@ _VERSIONS_OF = (
 
 
 def best_single(outcomes: Sequence[Outcome], *, as_called: bool = False) -> Outcome | None:
-    """Return the tuned single toolchain with the lowest median, if one ran.
+    """Return the fastest tuned single toolchain, if one ran.
 
     Args:
         outcomes: As `compete` returned them.
         as_called: Whether its runs as users call them count, not its bound runs.
     """
-
-    def times(outcome: Outcome) -> list[list[float]]:
-        return outcome.called_us if as_called else outcome.rounds_us
-
-    ran = [o for o in outcomes if o.contender.kind == "single" and times(o)]
-    return min(ran, key=lambda o: (latency(times(o), o.process_rounds).p50_us.value, o.contender.name), default=None)
+    return fastest_of((each for each in outcomes if each.contender.kind == "single"), as_called=as_called)
 
 
 def summarise(model: dict[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ threads run where is chance. So contenders are started in shuffled order, and an
 A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
 goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
 confidence intervals for the mean, 1965). When it ends depends on the width of the intervals alone, not on where they
-are.
+are. Only who is far behind is not started anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import dataclasses
 import random
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -24,14 +24,18 @@ import numpy as np
 
 from benchmarks.judge.contender import Contender
 from benchmarks.judge.process import ContenderError, ContenderProcess
-from benchmarks.judge.statistics import HALF_WIDTH, Interval, decides, disagreement, paired_ratio
+from benchmarks.judge.statistics import Interval, decides, disagreement, paired_ratio
 
 PATIENCE: Final = 3
 """`Protocol.patience` of benchmarks."""
-PROCESS_ROUNDS: Final = 6
+WANTED: Final = 0.02
+"""`Protocol.half_width`. It is less than what decides anything, so that few that are as fast reach beyond 1.03."""
+PROCESS_ROUNDS: Final = 12
 """`Protocol.process_rounds`. A start takes seconds, so fewer rounds would cost more than they tell."""
 _LOOK: Final = 10
 """Rounds between two looks at the intervals, where processes are never started anew. Else it is those of a process."""
+_FAR_BEHIND: Final = 0.9
+"""Who takes longer than the fastest divided by this is not started anew: nobody asks how much longer."""
 _STARTING: Final = 2
 """Contenders that start at the same time. Nothing is timed then, and starting leaves cores idle."""
 
@@ -48,20 +52,21 @@ class Protocol:
         patience: How many times `rounds` it may take until `known` says that there are enough.
         half_width: See `known`.
         seconds: Least duration of a burst, in seconds; a burst has at least `min_runs` runs.
-        min_runs: See `seconds`.
-        warmup_s: Duration of untimed runs before a burst, at least one run, since other contenders used the caches.
+        min_runs: See `seconds`. Two runs in a row meet the machine in one state, so that a second one says little.
+        warmup_s: Duration of untimed runs before a burst, at least one run, since other contenders used the caches. One
+            run precedes those as users call it, which follow.
         settle_s: Pause before a burst. With the warm-up it outlasts the spinning threads of the previous contender:
             those of ONNX Runtime spin for about 60 ms.
         deadline_s: Time limit for setting up, and for a burst.
     """
 
     threads: int
-    rounds: int = 60
+    rounds: int = 120
     process_rounds: int | None = PROCESS_ROUNDS
     patience: int = 1
-    half_width: float = HALF_WIDTH
-    seconds: float = 0.08
-    min_runs: int = 2
+    half_width: float = WANTED
+    seconds: float = 0.04
+    min_runs: int = 1
     warmup_s: float = 0.04
     settle_s: float = 0.02
     deadline_s: float = 300.0
@@ -89,6 +94,7 @@ class Outcome:
         max_error: `disagreement` with the expected outputs, or else with the first contender that ran; or, if that is
             more, of its runs as users call them with its other ones. The largest of all its processes.
         note: The contender's description of its runs.
+        left: Whether it was far behind, and ran no further rounds.
         failed: Why it has no times, if so.
     """
 
@@ -98,17 +104,19 @@ class Outcome:
     process_rounds: int | None = None
     max_error: float | None = None
     note: str = ""
+    left: bool = False
     failed: str | None = None
 
     def ratio_to(self, base: Outcome, *, as_called: bool = False) -> Interval:
-        """Return the ratio of its times to those of another contender of the same race.
+        """Return the ratio of its times to those of another contender of the same race, over rounds that both ran.
 
         Args:
             base: The other one; neither failed.
             as_called: Whether runs as users call them are compared, not bound ones.
         """
         own, other = (self.called_us, base.called_us) if as_called else (self.rounds_us, base.rounds_us)
-        return paired_ratio(own, other, self.process_rounds)
+        both = min(len(own), len(other))
+        return paired_ratio(own[:both], other[:both], self.process_rounds)
 
 
 def shuffled(count: int, seed: int | str) -> list[int]:
@@ -156,6 +164,10 @@ def compete(
         running = _Running(outcomes, protocol, Path(folder))
         try:
             while done < most and (done < protocol.rounds or not known(outcomes, protocol.half_width)):
+                for outcome in far_behind(outcomes, protocol.half_width) if each is not None else ():
+                    outcome.left = True
+                if any(outcome.left for outcome in outcomes) and sum(map(_runs_on, outcomes)) == 1:
+                    break
                 if not done or each is not None:
                     setup = {"inputs": str(inputs_file), "output_names": list(output_names)}
                     expected = running.started(model, setup, f"start {done}", expected, tell)
@@ -207,7 +219,7 @@ class _Running:
             The expected outputs, or else those of the first contender that ran, if one did.
         """
         self.close()
-        order = [index for index in shuffled(len(self._outcomes), seed) if self._outcomes[index].failed is None]
+        order = [index for index in shuffled(len(self._outcomes), seed) if _runs_on(self._outcomes[index])]
         tell(f"set up {', '.join(self._outcomes[index].contender.name for index in order)}")
 
         def start(index: int) -> dict[str, Any] | None:
@@ -278,31 +290,66 @@ class _Running:
             return None
 
 
+def fastest_of(outcomes: Iterable[Outcome], *, as_called: bool = False) -> Outcome | None:
+    """Return who takes least, by the rounds that each ran together with the one that ran longest; None if nobody ran.
+
+    Args:
+        outcomes: Of one race.
+        as_called: Whether runs as users call them count, not bound ones.
+    """
+    ran = [each for each in outcomes if (each.called_us if as_called else each.rounds_us)]
+    longest = max(ran, key=lambda each: len(each.rounds_us), default=None)
+    if longest is None:
+        return None
+    return min(ran, key=lambda each: (each.ratio_to(longest, as_called=as_called).value, each.contender.name))
+
+
+def far_behind(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
+    """Return who surely takes far longer than the fastest, in each way in which it ran in several processes.
+
+    Args:
+        outcomes: As they are after all rounds of a process.
+        half_width: As for `known`.
+    """
+    found = []
+    for outcome in filter(_runs_on, outcomes):
+        ratios = list(_ratios(outcomes, outcome))
+        if ratios and all(ratio.high < _FAR_BEHIND and decides(ratio.low, ratio.high, half_width) for ratio in ratios):
+            found.append(outcome)
+    return found
+
+
 def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
     """Return whether the ratio of the fastest contender to each other one is known well enough.
 
     Args:
-        outcomes: As they are after a round; those that failed do not count.
+        outcomes: As they are after a round; those that failed or left do not count.
         half_width: No interval may reach farther to each side, on average. A ratio is at most about 1, so that a slow
             contender, of which nobody asks, need not be known as well as one that is nearly the fastest.
 
     Examples:
         >>> steady, noisy = ([[100.0], [101.0], [100.0], [101.0]], [[100.0], [90.0], [120.0], [100.0]])
-        >>> outcomes = [Outcome(contender=None, rounds_us=rounds) for rounds in (steady, noisy)]
+        >>> contender = Contender(name="it", file=Path("it.py"))
+        >>> outcomes = [Outcome(contender=contender, rounds_us=rounds) for rounds in (steady, noisy)]
         >>> known(outcomes, 0.02), known([outcomes[0], outcomes[0]], 0.02)
         (False, True)
     """
-    for as_called in (False, True):
-        ran = [each for each in outcomes if (each.called_us if as_called else each.rounds_us)]
-
-        def median_us(outcome: Outcome, as_called: bool = as_called) -> float:
-            rounds = outcome.called_us if as_called else outcome.rounds_us
-            return float(np.median([np.median(samples) for samples in rounds]))
-
-        fastest = min(ran, key=median_us, default=None)
-        for outcome in ran:
-            assert fastest is not None
-            ratio = fastest.ratio_to(outcome, as_called=as_called)
-            if not decides(ratio.low, ratio.high, half_width):
-                return False
+    for outcome in filter(_runs_on, outcomes):
+        ratios = list(_ratios(outcomes, outcome))
+        if not ratios or not all(decides(ratio.low, ratio.high, half_width) for ratio in ratios):
+            return False
     return True
+
+
+def _runs_on(outcome: Outcome) -> bool:
+    return outcome.failed is None and not outcome.left
+
+
+def _ratios(outcomes: Sequence[Outcome], of: Outcome) -> Iterator[Interval]:
+    """Yield the ratio of the fastest to a contender, for each way in which that ran, after several processes."""
+    if of.process_rounds is not None and len(of.rounds_us) <= of.process_rounds:
+        return
+    for as_called in (False, True):
+        fastest = fastest_of(outcomes, as_called=as_called)
+        if fastest is not None and (of.called_us if as_called else of.rounds_us):
+            yield fastest.ratio_to(of, as_called=as_called)

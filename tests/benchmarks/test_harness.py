@@ -174,6 +174,39 @@ def test_contenders_are_started_anew_until_one_fails(tmp_path: Path) -> None:
     assert (a.max_error, liar.max_error) == (0.0, 1.0)  # only its later processes lie
 
 
+def test_who_is_far_behind_in_each_way_is_known_after_two_processes() -> None:
+    def outcome(name: str, bound: float, called: float = 0.0, rounds: int = 4) -> Outcome:
+        each = dataclasses.replace(built_in()["openvino"], name=name)
+        rounds_us, called_us = ([[us]] * rounds if us else [] for us in (bound, called))
+        return Outcome(contender=each, process_rounds=2, rounds_us=rounds_us, called_us=called_us)
+
+    race = [outcome("a", 10.0, 10.0), outcome("b", 12.0, 10.5), outcome("c", 12.0, 12.0), outcome("d", 12.0)]
+
+    assert [each.contender.name for each in rounds.far_behind(race, 0.02)] == ["c", "d"]
+    assert rounds.far_behind([outcome("a", 10.0, rounds=2), outcome("b", 20.0, rounds=2)], 0.02) == []
+    race[0].left = True
+    assert [each.contender.name for each in rounds.far_behind(race, 0.02)] == ["c", "d"]
+
+
+@pytest.mark.parametrize(("left", "taken"), [({"b"}, [10, 4, 10]), ({"b", "c"}, [4, 4, 4])])
+def test_who_is_far_behind_is_not_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: set[str], taken: list[int]
+) -> None:
+    def far_behind(outcomes: list[Outcome], half_width: float) -> list[Outcome]:
+        return [each for each in outcomes if each.contender.name in left and len(each.rounds_us) == 4]
+
+    monkeypatch.setattr(rounds, "far_behind", far_behind)
+
+    outcomes = run(
+        tmp_path,
+        *(contender(tmp_path, name, SLEEPS, ms="0") for name in "abc"),
+        protocol=dataclasses.replace(QUICK, rounds=10, process_rounds=2),
+    )
+
+    assert [len(each.rounds_us) for each in outcomes] == taken
+    assert outcomes[0].ratio_to(outcomes[1]).value > 0  # of the rounds that both ran
+
+
 CALLED = """
 import time
 
