@@ -101,7 +101,7 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
 
     Args:
         protocol: Of a document, or with `rounds` alone. Documents before `patience` was one of its fields took as many
-            rounds as were asked for, and those before `process_rounds` started each contender once.
+            rounds as were asked for; those before `process_rounds` started each contender once, and nobody left.
 
     Examples:
         >>> rounds_said({"rounds": 60})
@@ -109,14 +109,17 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
         >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.03})
         '60 rounds, or up to 180 until the ratio of the fastest contender to each other one is known to 3% to each side'
         >>> rounds_said({"rounds": 60, "process_rounds": 6})
-        '60 rounds, 6 to a process'
+        '60 rounds, 6 to a process; toolchains far behind leave'
+        >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.02, "process_rounds": 6})
+        '60 rounds, 6 to a process, or up to 180 until ratios are known to 2% to each side; toolchains far behind leave'
     """
     rounds, patience, process_rounds = protocol["rounds"], protocol.get("patience", 1), _process_rounds(protocol)
     said = f"{rounds} rounds" if process_rounds is None else f"{rounds} rounds, {process_rounds} to a process"
     if patience > 1:
-        known = f"the ratio of the fastest contender to each other one is known to {protocol['half_width']:.0%}"
-        said += f", or up to {patience * rounds} until {known} to each side"
-    return said
+        known = f"known to {protocol['half_width']:.0%} to each side"
+        ratios = "the ratio of the fastest contender to each other one is" if process_rounds is None else "ratios are"
+        said += f", or up to {patience * rounds} until {ratios} {known}"
+    return said if process_rounds is None else f"{said}; toolchains far behind leave"
 
 
 def ratio_said(protocol: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ threads run where is chance. So contenders are started in shuffled order, and an
 A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
 goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
 confidence intervals for the mean, 1965). When it ends depends on the width of the intervals alone, not on where they
-are. Only who is far behind is not started anew.
+are. Only toolchains that are far behind the best of them are not started anew.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROCESS_ROUNDS: Final = 12
 _LOOK: Final = 10
 """Rounds between two looks at the intervals, where processes are never started anew. Else it is those of a process."""
 _FAR_BEHIND: Final = 0.9
-"""Who takes longer than the fastest divided by this is not started anew: nobody asks how much longer."""
+"""A toolchain of which the best takes less than this share is not started anew: nobody asks how much longer."""
 _STARTING: Final = 2
 """Contenders that start at the same time. Nothing is timed then, and starting leaves cores idle."""
 
@@ -167,7 +167,7 @@ def compete(
                 for outcome in far_behind(outcomes, protocol.half_width) if each is not None else ():
                     outcome.left = True
                 if any(outcome.left for outcome in outcomes) and sum(map(_runs_on, outcomes)) == 1:
-                    break
+                    break  # nobody is left to compare it with
                 if not done or each is not None:
                     setup = {"inputs": str(inputs_file), "output_names": list(output_names)}
                     expected = running.started(model, setup, f"start {done}", expected, tell)
@@ -304,8 +304,14 @@ def fastest_of(outcomes: Iterable[Outcome], *, as_called: bool = False) -> Outco
     return min(ran, key=lambda each: (each.ratio_to(longest, as_called=as_called).value, each.contender.name))
 
 
+def base_of(outcomes: Sequence[Outcome], *, as_called: bool = False) -> Outcome | None:
+    """Return with whom others are compared: the fastest single toolchain, else the fastest; None if nobody ran."""
+    singles = [each for each in outcomes if each.contender.kind == "single"]
+    return fastest_of(singles, as_called=as_called) or fastest_of(outcomes, as_called=as_called)
+
+
 def far_behind(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
-    """Return who surely takes far longer than the fastest, in each way in which it ran in several processes.
+    """Return the toolchains that surely take far longer than the base, in each way in which they ran.
 
     Args:
         outcomes: As they are after all rounds of a process.
@@ -314,18 +320,20 @@ def far_behind(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
     found = []
     for outcome in filter(_runs_on, outcomes):
         ratios = list(_ratios(outcomes, outcome))
-        if ratios and all(ratio.high < _FAR_BEHIND and decides(ratio.low, ratio.high, half_width) for ratio in ratios):
+        if outcome.contender.kind == "outside" or not ratios:
+            continue
+        if all(ratio.high < _FAR_BEHIND and decides(ratio.low, ratio.high, half_width) for ratio in ratios):
             found.append(outcome)
     return found
 
 
 def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
-    """Return whether the ratio of the fastest contender to each other one is known well enough.
+    """Return whether the ratio of each contender to the base is known well enough.
 
     Args:
         outcomes: As they are after a round; those that failed or left do not count.
-        half_width: No interval may reach farther to each side, on average. A ratio is at most about 1, so that a slow
-            contender, of which nobody asks, need not be known as well as one that is nearly the fastest.
+        half_width: No interval may reach farther to each side, on average. That of a contender that is slower than the
+            base is of the base's ratio to it, so that it need not be known as well as one that is nearly as fast.
 
     Examples:
         >>> steady, noisy = ([[100.0], [101.0], [100.0], [101.0]], [[100.0], [90.0], [120.0], [100.0]])
@@ -336,8 +344,12 @@ def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
     """
     for outcome in filter(_runs_on, outcomes):
         ratios = list(_ratios(outcomes, outcome))
-        if not ratios or not all(decides(ratio.low, ratio.high, half_width) for ratio in ratios):
+        if not ratios:
             return False
+        for ratio in ratios:
+            low, high = (ratio.low, ratio.high) if ratio.value <= 1 else (1 / ratio.high, 1 / ratio.low)
+            if not decides(low, high, half_width):
+                return False
     return True
 
 
@@ -346,10 +358,10 @@ def _runs_on(outcome: Outcome) -> bool:
 
 
 def _ratios(outcomes: Sequence[Outcome], of: Outcome) -> Iterator[Interval]:
-    """Yield the ratio of the fastest to a contender, for each way in which that ran, after several processes."""
+    """Yield the ratio of the base to a contender, for each way in which that ran, after several processes."""
     if of.process_rounds is not None and len(of.rounds_us) <= of.process_rounds:
         return
     for as_called in (False, True):
-        fastest = fastest_of(outcomes, as_called=as_called)
-        if fastest is not None and (of.called_us if as_called else of.rounds_us):
-            yield fastest.ratio_to(of, as_called=as_called)
+        base = base_of(outcomes, as_called=as_called)
+        if base is not None and (of.called_us if as_called else of.rounds_us):
+            yield base.ratio_to(of, as_called=as_called)

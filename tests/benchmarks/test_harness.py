@@ -174,13 +174,14 @@ def test_contenders_are_started_anew_until_one_fails(tmp_path: Path) -> None:
     assert (a.max_error, liar.max_error) == (0.0, 1.0)  # only its later processes lie
 
 
-def test_who_is_far_behind_in_each_way_is_known_after_two_processes() -> None:
-    def outcome(name: str, bound: float, called: float = 0.0, rounds: int = 4) -> Outcome:
-        each = dataclasses.replace(built_in()["openvino"], name=name)
+def test_a_toolchain_far_behind_the_best_in_each_way_is_known_after_two_processes() -> None:
+    def outcome(name: str, bound: float, called: float = 0.0, rounds: int = 4, kind: Kind = "single") -> Outcome:
+        each = dataclasses.replace(built_in()["openvino"], name=name, kind=kind)
         rounds_us, called_us = ([[us]] * rounds if us else [] for us in (bound, called))
         return Outcome(contender=each, process_rounds=2, rounds_us=rounds_us, called_us=called_us)
 
     race = [outcome("a", 10.0, 10.0), outcome("b", 12.0, 10.5), outcome("c", 12.0, 12.0), outcome("d", 12.0)]
+    race += [outcome("fast plan", 1.0, 1.0, kind="outside"), outcome("slow plan", 90.0, 90.0, kind="outside")]
 
     assert [each.contender.name for each in rounds.far_behind(race, 0.02)] == ["c", "d"]
     assert rounds.far_behind([outcome("a", 10.0, rounds=2), outcome("b", 20.0, rounds=2)], 0.02) == []
