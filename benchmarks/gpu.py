@@ -175,6 +175,7 @@ class Races:
             rounds=options.rounds,
             process_rounds=None,  # some take minutes to start
             seconds=options.seconds,
+            min_runs=2,
             warmup_s=options.seconds,
             settle_s=0.005,  # what spins on after a run is on the CPU, and nobody computes there
             deadline_s=self._clock.left(options.deadline, f"the race of {case.key}"),

@@ -11,11 +11,8 @@ plans of several kernels that raced. DIR holds the databases that `benchmarks.su
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
 import math
 import operator
-import sqlite3
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from benchmarks.page import environment, head, lines_of, noting, written
+from benchmarks.recorded_races import races_in
 from collage.decide.decision import Timed
 
 _USUAL_US: Final = 100.0
@@ -58,10 +56,7 @@ def plans(databases: Iterable[Path]) -> list[tuple[str, Timed]]:
     """Return the plans of several kernels that raced with the calibration kernel beside them, with the model's name."""
     found = []
     for path in databases:
-        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            bodies = database.execute("SELECT body FROM document WHERE kind = 'race' ORDER BY name").fetchall()
-        for (body,) in bodies:
-            race = json.loads(body)
+        for _, race in races_in(path):
             for key, calibrations in race["calibrations_us"].items():
                 parts = race["parts_us"].get(key, [])
                 if not parts or len(parts[0]) < 2:

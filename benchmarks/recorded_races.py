@@ -36,10 +36,7 @@ def collected(databases: Iterable[Path]) -> list[dict[str, Any]]:
     """Return the races that databases hold, as JSON; those without a mixed plan or a second heat are left out."""
     found: dict[str, dict[str, Any]] = {}
     for path in databases:
-        with contextlib.closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute("SELECT name, body FROM document WHERE kind = 'race' ORDER BY name").fetchall()
-        for name, body in rows:
-            race = json.loads(body)
+        for name, race in races_in(path):
             most = max((len(rounds) for rounds in race["timed"].values()), default=0)
             stayed = sorted(key for key, rounds in race["timed"].items() if len(rounds) == most)
             called = race.get("called", {})
@@ -53,6 +50,13 @@ def collected(databases: Iterable[Path]) -> list[dict[str, Any]]:
                 "singles": [key in singles for key in stayed],
             }
     return [race for race in found.values() if len(race["called"]) == len(race["rounds"])]
+
+
+def races_in(database: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return the races that a database holds, as it keeps them, by name."""
+    with contextlib.closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        rows = connection.execute("SELECT name, body FROM document WHERE kind = 'race' ORDER BY name").fetchall()
+    return [(name, json.loads(body)) for name, body in rows]
 
 
 def read(path: Path) -> list[Recorded]:

@@ -39,7 +39,7 @@ from benchmarks.fused_groups.listing import Group, Prepared, chosen, extracted, 
 from benchmarks.judge.contender import CONTENDERS, Contender, built_in
 from benchmarks.judge.inputs import beside, read
 from benchmarks.judge.report import rounds_said
-from benchmarks.judge.rounds import PATIENCE, Protocol, compete
+from benchmarks.judge.rounds import PATIENCE, Protocol, compete, fastest_of
 from benchmarks.judge.statistics import HALF_WIDTH, decides
 from benchmarks.models.__main__ import write_model
 from benchmarks.page import environment, head, lines_of, noting, written
@@ -112,12 +112,13 @@ def raced(group: Group, work: Path, protocol: Protocol) -> dict[str, Any]:
     if ran["halide"].failed or not rivals:
         raise RuntimeError(ran["halide"].failed or "no rival ran")
     medians = {name: median_us(each.rounds_us) for name, each in ran.items() if not each.failed}
-    best = min(rivals, key=lambda name: medians[name])
-    ratio = ran["halide"].ratio_to(ran[best])
+    best = fastest_of(rivals.values())
+    assert best is not None
+    ratio = ran["halide"].ratio_to(best)
     return {
         **dataclasses.asdict(group),
         "times_ms": {name: value / 1e3 for name, value in medians.items()},
-        "best": best,
+        "best": best.contender.name,
         "ratio": ratio.value,
         "ci95": [ratio.low, ratio.high],
         "seconds": seconds,

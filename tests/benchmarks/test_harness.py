@@ -205,7 +205,16 @@ def test_who_is_far_behind_is_not_started_anew(
     )
 
     assert [len(each.rounds_us) for each in outcomes] == taken
-    assert outcomes[0].ratio_to(outcomes[1]).value > 0  # of the rounds that both ran
+
+
+def test_a_ratio_is_of_the_rounds_that_both_ran() -> None:
+    stayed, gone = (
+        Outcome(contender=built_in()["openvino"], process_rounds=2, rounds_us=[[us] for us in times])
+        for times in ([1.0, 1.0, 1.0, 1.0, 9.0, 9.0], [2.0, 2.0, 2.0, 2.0])
+    )
+
+    assert stayed.ratio_to(gone).value == pytest.approx(0.5)
+    assert gone.ratio_to(stayed).value == pytest.approx(2.0)
 
 
 CALLED = """

@@ -174,8 +174,8 @@ def _named_by_outputs(model: onnx_ir.Model) -> onnx_ir.Model:
     return copy
 
 
-def _names_of(graph: onnx_ir.Graph) -> list[str | None]:
-    return [node.outputs[0].name for node in graph]
+def _names_of(graph: onnx_ir.Graph) -> list[list[str | None]]:
+    return [[value.name for value in node.outputs] for node in graph]
 
 
 def _external_initializers(
