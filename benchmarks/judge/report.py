@@ -109,9 +109,9 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
         >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.03})
         '60 rounds, or up to 180 until the ratio of the fastest contender to each other one is known to 3% to each side'
         >>> rounds_said({"rounds": 60, "process_rounds": 6})
-        '60 rounds, 6 to a process; toolchains far behind leave'
+        '60 rounds, 6 to a process; slower toolchains leave'
         >>> rounds_said({"rounds": 60, "patience": 3, "half_width": 0.02, "process_rounds": 6})
-        '60 rounds, 6 to a process, or up to 180 until ratios are known to 2% to each side; toolchains far behind leave'
+        '60 rounds, 6 to a process, or up to 180 until ratios are known to 2% to each side; slower toolchains leave'
     """
     rounds, patience, process_rounds = protocol["rounds"], protocol.get("patience", 1), _process_rounds(protocol)
     said = f"{rounds} rounds" if process_rounds is None else f"{rounds} rounds, {process_rounds} to a process"
@@ -119,7 +119,7 @@ def rounds_said(protocol: Mapping[str, Any]) -> str:
         known = f"known to {protocol['half_width']:.0%} to each side"
         ratios = "the ratio of the fastest contender to each other one is" if process_rounds is None else "ratios are"
         said += f", or up to {patience * rounds} until {ratios} {known}"
-    return said if process_rounds is None else f"{said}; toolchains far behind leave"
+    return said if process_rounds is None else f"{said}; slower toolchains leave"
 
 
 def ratio_said(protocol: Mapping[str, Any]) -> str:

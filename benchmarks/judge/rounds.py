@@ -6,7 +6,7 @@ threads run where is chance. So contenders are started in shuffled order, and an
 A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
 goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
 confidence intervals for the mean, 1965). When it ends depends on the width of the intervals alone, not on where they
-are. Only toolchains that are far behind the best of them are not started anew.
+are. Only toolchains that are behind the best of them are not started anew, once that is sure.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ _LOOK: Final = 10
 """Rounds between two looks at the intervals, where processes are never started anew. Else it is those of a process."""
 _FAR_BEHIND: Final = 0.9
 """A toolchain of which the best takes less than this share is not started anew: nobody asks how much longer."""
+_BEHIND: Final = 0.97
+"""The same where plans are judged. Nothing is compared with such a toolchain then, so it need not be known how much."""
+_SURE: Final = 3
+"""Processes after which a toolchain may leave. The interval of two that are alike by chance is short."""
 _STARTING: Final = 2
 """Contenders that start at the same time. Nothing is timed then, and starting leaves cores idle."""
 
@@ -94,7 +98,7 @@ class Outcome:
         max_error: `disagreement` with the expected outputs, or else with the first contender that ran; or, if that is
             more, of its runs as users call them with its other ones. The largest of all its processes.
         note: The contender's description of its runs.
-        left: Whether it was far behind, and ran no further rounds.
+        left: Whether it was behind, and ran no further rounds.
         failed: Why it has no times, if so.
     """
 
@@ -311,18 +315,23 @@ def base_of(outcomes: Sequence[Outcome], *, as_called: bool = False) -> Outcome 
 
 
 def far_behind(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
-    """Return the toolchains that surely take far longer than the base, in each way in which they ran.
+    """Return the toolchains that surely take longer than the base, by far or behind it, in each way in which they ran.
 
     Args:
         outcomes: As they are after all rounds of a process.
-        half_width: As for `known`.
+        half_width: As for `known`; how well it is known that they are far behind. Where plans are judged, it is enough
+            that they are behind.
     """
+    plans = any(each.contender.kind == "outside" and each.failed is None for each in outcomes)
+    limit = _BEHIND if plans else _FAR_BEHIND
     found = []
     for outcome in filter(_runs_on, outcomes):
-        ratios = list(_ratios(outcomes, outcome))
-        if outcome.contender.kind == "outside" or not ratios:
+        if outcome.contender.kind == "outside" or len(outcome.rounds_us) < _SURE * (outcome.process_rounds or 0):
             continue
-        if all(ratio.high < _FAR_BEHIND and decides(ratio.low, ratio.high, half_width) for ratio in ratios):
+        ratios = list(_ratios(outcomes, outcome))
+        if ratios and all(
+            ratio.high < limit and (plans or decides(ratio.low, ratio.high, half_width)) for ratio in ratios
+        ):
             found.append(outcome)
     return found
 

@@ -174,19 +174,38 @@ def test_contenders_are_started_anew_until_one_fails(tmp_path: Path) -> None:
     assert (a.max_error, liar.max_error) == (0.0, 1.0)  # only its later processes lie
 
 
-def test_a_toolchain_far_behind_the_best_in_each_way_is_known_after_two_processes() -> None:
-    def outcome(name: str, bound: float, called: float = 0.0, rounds: int = 4, kind: Kind = "single") -> Outcome:
+def test_a_toolchain_behind_the_best_in_each_way_leaves_after_three_processes() -> None:
+    def outcome(name: str, bound: float, called: float = 0.0, rounds: int = 6, kind: Kind = "single") -> Outcome:
         each = dataclasses.replace(built_in()["openvino"], name=name, kind=kind)
         rounds_us, called_us = ([[us]] * rounds if us else [] for us in (bound, called))
         return Outcome(contender=each, process_rounds=2, rounds_us=rounds_us, called_us=called_us)
 
-    race = [outcome("a", 10.0, 10.0), outcome("b", 12.0, 10.5), outcome("c", 12.0, 12.0), outcome("d", 12.0)]
-    race += [outcome("fast plan", 1.0, 1.0, kind="outside"), outcome("slow plan", 90.0, 90.0, kind="outside")]
+    def left(*race: Outcome) -> list[str]:
+        return [each.contender.name for each in rounds.far_behind(race, 0.02)]
 
-    assert [each.contender.name for each in rounds.far_behind(race, 0.02)] == ["c", "d"]
-    assert rounds.far_behind([outcome("a", 10.0, rounds=2), outcome("b", 20.0, rounds=2)], 0.02) == []
+    race = [outcome("a", 10.0, 10.0), outcome("b", 12.0, 10.2), outcome("c", 12.0, 12.0), outcome("d", 12.0)]
+    race.append(outcome("e", 10.5, 10.5))
+    plans = [outcome("fast plan", 1.0, 1.0, kind="outside"), outcome("slow plan", 90.0, 90.0, kind="outside")]
+
+    assert left(*race) == ["c", "d"]
+    assert left(*race, *plans) == ["c", "d", "e"]  # nothing is compared with what is surely behind
+    assert left(outcome("a", 10.0, rounds=4), outcome("b", 20.0, rounds=4)) == []
     race[0].left = True
-    assert [each.contender.name for each in rounds.far_behind(race, 0.02)] == ["c", "d"]
+    assert left(*race) == ["c", "d"]
+
+
+def test_a_noisy_toolchain_leaves_only_where_plans_are_judged() -> None:
+    def outcome(name: str, kind: Kind, *times: float) -> Outcome:
+        each = dataclasses.replace(built_in()["openvino"], name=name, kind=kind)
+        return Outcome(contender=each, process_rounds=1, rounds_us=[[us] for us in times])
+
+    race = [outcome("best", "single", *[10.0] * 4), outcome("noisy", "single", 19.0, 24.0, 21.0, 26.0)]
+    plan = outcome("plan", "outside", *[9.0] * 4)
+
+    assert rounds.far_behind(race, 0.02) == []
+    assert [each.contender.name for each in rounds.far_behind([*race, plan], 0.02)] == ["noisy"]
+    plan.failed = "died"
+    assert rounds.far_behind([*race, plan], 0.02) == []
 
 
 @pytest.mark.parametrize(("left", "taken"), [({"b"}, [10, 4, 10]), ({"b", "c"}, [4, 4, 4])])
