@@ -322,7 +322,7 @@ def far_behind(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
         half_width: As for `known`; how well it is known that they are far behind. Where plans are judged, it is enough
             that they are behind.
     """
-    plans = any(each.contender.kind == "outside" and each.failed is None for each in outcomes)
+    plans = _plans_are_judged(outcomes)
     limit = _BEHIND if plans else _FAR_BEHIND
     found = []
     for outcome in filter(_runs_on, outcomes):
@@ -340,7 +340,8 @@ def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
     """Return whether the ratio of each contender to the base is known well enough.
 
     Args:
-        outcomes: As they are after a round; those that failed or left do not count.
+        outcomes: As they are after a round; those that failed or left do not count. Where plans are judged, it is
+            enough of a toolchain that it is surely slower than the base.
         half_width: No interval may reach farther to each side, on average. That of a contender that is slower than the
             base is of the base's ratio to it, so that it need not be known as well as one that is nearly as fast.
 
@@ -351,15 +352,22 @@ def known(outcomes: Sequence[Outcome], half_width: float) -> bool:
         >>> known(outcomes, 0.02), known([outcomes[0], outcomes[0]], 0.02)
         (False, True)
     """
+    plans = _plans_are_judged(outcomes)
     for outcome in filter(_runs_on, outcomes):
         ratios = list(_ratios(outcomes, outcome))
         if not ratios:
             return False
+        if plans and outcome.contender.kind != "outside" and all(ratio.high < 1 for ratio in ratios):
+            continue
         for ratio in ratios:
             low, high = (ratio.low, ratio.high) if ratio.value <= 1 else (1 / ratio.high, 1 / ratio.low)
             if not decides(low, high, half_width):
                 return False
     return True
+
+
+def _plans_are_judged(outcomes: Sequence[Outcome]) -> bool:
+    return any(each.contender.kind == "outside" and each.failed is None for each in outcomes)
 
 
 def _runs_on(outcome: Outcome) -> bool:

@@ -204,8 +204,11 @@ def test_a_noisy_toolchain_leaves_only_where_plans_are_judged() -> None:
 
     assert rounds.far_behind(race, 0.02) == []
     assert [each.contender.name for each in rounds.far_behind([*race, plan], 0.02)] == ["noisy"]
+    assert rounds.known([*race, plan], 0.02)  # that it is surely slower is all that is asked
+    assert not rounds.known(race, 0.02)
     plan.failed = "died"
     assert rounds.far_behind([*race, plan], 0.02) == []
+    assert not rounds.known([*race, plan], 0.02)
 
 
 @pytest.mark.parametrize(("left", "taken"), [({"b"}, [10, 4, 10]), ({"b", "c"}, [4, 4, 4])])
