@@ -4,8 +4,9 @@ Usage:
     python -m benchmarks.suite [NAME...] --work DIR [--results FILE.json] [--runs N] [--generated] [--without TOOLCHAIN]
 
 Every model is optimized into a tuning database of its own. Existing results are not computed again, so an interrupted
-run resumes; `--again` starts over. Every step is a separate process, run with the commands a user would type. With
-`--without`, models whose plan has a kernel of that toolchain are optimized without it, too, and both plans raced.
+run resumes; `--again` starts over. Models that are in FILE.json but not in DIR stay as they are, so a run may go on in
+another folder. Every step is a separate process, run with the commands a user would type. With `--without`, models
+whose plan has a kernel of that toolchain are optimized without it, too, and both plans raced.
 """
 
 from __future__ import annotations
@@ -207,21 +208,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"suite: no model {', '.join(unknown)}; there are {', '.join(known)}", file=sys.stderr)
         return 2
     options.work.mkdir(parents=True, exist_ok=True)
-    console, results, failed = Console(width=None if sys.stdout.isatty() else 150), [], []
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    found = {} if options.again else _models_in(options.results)
+    failed = []
     for name in options.names or (known if options.generated else MODELS):
-        console.print(f"{name}")
         model = Model(name, options.work, options.max_error)
+        if name in found and not model.model.is_file():
+            console.print(f"{name}: is in {options.results}")
+            continue
+        console.print(f"{name}")
         steps = model.steps(options)
         if all(run_step(*step, console=console, again=options.again) or step[0] == _QUANTISE for step in steps):
-            results.append(model.result(options.without))
+            found[name] = model.result(options.without)
         else:
+            found.pop(name, None)
             failed.append(name)
+        results = [found[each] for each in known if each in found]
         if options.results and results:
             report = {"schema_version": 1, "models": results, "failed": failed}
             written(options.results, report, markdown(results), options.note, afresh=options.again)
+    results = [found[each] for each in known if each in found]
     console.print(table(results))
     ok = all(_holds(result) for result in results)
     return 0 if ok and not failed else 1
+
+
+def _models_in(results: Path | None) -> dict[str, dict[str, Any]]:
+    """Return the results of an earlier run by model; none without its file."""
+    if results is None or not results.is_file():
+        return {}
+    return {model["name"]: model for model in json.loads(results.read_text(encoding="utf-8"))["models"]}
 
 
 def _holds(result: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -201,6 +202,12 @@ def table(results: Sequence[Mapping[str, Any]]) -> Table:
     return shown
 
 
+def _machines(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return how many models were run on each machine."""
+    hosts = [result["environment"]["host"] for result in results]
+    return dict(collections.Counter(f"{host['cpu']}, {host['cores']} cores, {host['system']}" for host in hosts))
+
+
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     """Format the suite as a page: the machine, the versions, the table."""
     environment = results[-1]["environment"]
@@ -220,6 +227,8 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
             " `plan ms` to `95 %` are of calls bound beforehand; `run ms` and what follows are as users call them: "
             "`session.run` of Collage and of ONNX Runtime, OpenVINO's compiled model called with arrays."
         )
+    if len(machines := _machines(results)) > 1:
+        how += f" Machines: {'; '.join(f'{machine}, {count} models' for machine, count in machines.items())}."
     threads = f"{environment['threads']} threads per contender"
     lines = head("Plans against the best single toolchain", environment, how, threads)
     lines += lines_of(headings(results), rows(results))
