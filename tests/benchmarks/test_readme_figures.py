@@ -9,16 +9,23 @@ from typing import Any
 
 import pytest
 
+from benchmarks.suite_page import gains
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (\w+) \| [^|]+ \| ([\d.]+) \| ([\d.]+) - ([\d.]+) \| ([\d.]+|the same) \|$", re.MULTILINE)
 
 
+def models_of(results: str) -> list[dict[str, Any]]:
+    """Return the models in a file of results."""
+    assert f"({results}.md)" in README, "the README links to where its figures are"
+    models: list[dict[str, Any]] = json.loads((ROOT / f"{results}.json").read_text(encoding="utf-8"))["models"]
+    return models
+
+
 def judged(results: str, model: str) -> dict[str, Any]:
     """Return the contenders of a model in a file of results, by name."""
-    assert f"({results}.md)" in README, "the README links to where its figures are"
-    report = json.loads((ROOT / f"{results}.json").read_text(encoding="utf-8"))
-    [found] = [each for each in report["models"] if each["name"] == model]
+    [found] = [each for each in models_of(results) if each["name"] == model]
     return {each["name"]: each for each in found["judged"][-1]}
 
 
@@ -27,16 +34,31 @@ def said(contender: dict[str, Any]) -> tuple[str, ...]:
     return tuple(f"{figure:.3f}" for figure in (ratio["ratio"], *ratio["ci95"]))
 
 
-def test_the_table_has_four_models() -> None:
-    assert len(ROW.findall(README)) == 4
+def test_the_table_has_six_models() -> None:
+    assert len(ROW.findall(README)) == 6
 
 
 @pytest.mark.parametrize(("model", "ratio", "low", "high", "without"), ROW.findall(README))
 def test_a_row_is_what_the_suite_found(model: str, ratio: str, low: str, high: str, without: str) -> None:
-    found = judged("benchmarks/results/suite-xeon-amx-2-cores", model)
+    found = judged("benchmarks/results/suite-epyc-2-cores", model)
 
     assert said(found["collage"]) == (ratio, low, high)
     assert (said(found["without-halide"])[0] if "without-halide" in found else "the same") == without
+
+
+def test_the_mixes_are_all_in_the_table() -> None:
+    mixes = {each["name"] for each in models_of("benchmarks/results/suite-epyc-2-cores") if len(each["targets"]) > 1}
+
+    assert mixes == {row[0] for row in ROW.findall(README)} - {"resnet50"}
+
+
+def test_what_is_said_of_generated_models_is_what_the_suite_found() -> None:
+    models = models_of("benchmarks/results/suite-generated-epyc-2-cores")
+
+    mixes = sum(len(each["targets"]) > 1 for each in models)
+    faster = re.search(r"plans are ([\d.]+) times as fast", gains(models))
+    assert faster is not None
+    assert f"{mixes} get a mix, and over all {len(models)} plans are {faster[1]} times as fast" in README
 
 
 def test_the_figure_under_a_bound_is_what_the_suite_found() -> None:
