@@ -27,6 +27,7 @@ from benchmarks.all_models import shapes, writers
 from benchmarks.judge.inputs import beside
 from benchmarks.models import MODELS
 from benchmarks.page import noting, written
+from benchmarks.records import built_in
 from benchmarks.suite_page import as_called, contender, markdown, table
 
 _CONTENDER = "{name}=benchmarks/contenders/collage_package.py:model={package}"
@@ -112,12 +113,16 @@ class Model:
     def _optimize(self, package: Path, report: Path, toolchains: str, preset: str) -> list[str]:
         command = [sys.executable, "-m", "collage.cli", "optimize", str(self.model), "-o", str(package)]
         command += ["--toolchains", toolchains, "--preset", preset, "--json", str(report)]
-        command += ["--tuning-db", str(report.with_suffix(".sqlite")), *shapes(self.model)]
+        command += ["--tuning-db", str(self._database(report)), *shapes(self.model)]
         if self.is_generated:  # some take indices, and a scatter to one place twice means nothing
             command += ["--inputs", str(beside(self.model))]
         if self.max_error is not None:
             command += ["--max-error", str(self.max_error)]
         return command
+
+    @staticmethod
+    def _database(report: Path) -> Path:
+        return report.with_suffix(".sqlite")
 
     def result(self, without: str | None = None) -> dict[str, Any]:
         """Return all results of the model as JSON, with every existing run of the judge.
@@ -147,6 +152,7 @@ class Model:
             "max_error_allowed": self.max_error,
             "seconds": found["search"]["seconds"],
             "measured_candidates": found["search"]["measured"],
+            "built": built_in(self._database(self.found)),
             "judged": [report["models"][0]["contenders"] for report in reports],
             "environment": {key: reports[-1][key] for key in ("date", "host", "versions", "protocol", "threads")},
         }

@@ -157,8 +157,25 @@ def gains(results: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"Geometric means of the ratios of bound calls: {'; '.join(said)}. The largest upper end of an interval is "
         f"{uppers[worst]:.3f}, of {worst}. The longest search took {longest['seconds']['total']:.0f} s, of "
-        f"{longest['name']}."
+        f"{longest['name']}.{_builds(results)}"
     )
+
+
+def _builds(results: Sequence[Mapping[str, Any]]) -> str:
+    """Say what building kernels took of the toolchain that plans were also made without; nothing if unknown."""
+    said = ""
+    for toolchain in sorted({result["without"]["toolchain"] for result in results if result.get("without")}):
+        built = {result["name"]: result.get("built", {}).get(toolchain) for result in results}
+        known = {name: each for name, each in built.items() if each is not None}
+        if not known:
+            continue
+        most = max(known, key=lambda name: known[name]["seconds"])
+        said += (
+            f" Of {toolchain}, {sum(each['kernels'] for each in known.values())} kernels were built for {len(known)} "
+            f"models: in {known[most]['seconds']:.1f} s at most for a model, {most}, and in "
+            f"{max(each['longest'] for each in known.values()):.1f} s for a kernel with all its variants."
+        )
+    return said
 
 
 def _gain(results: Sequence[Mapping[str, Any]], which: str) -> str:

@@ -45,6 +45,18 @@ def test_gains_are_geometric_means_of_the_suite_and_of_all() -> None:
     assert "The largest upper end of an interval is 1.020, of b. The longest search took 60 s, of b." in said
 
 
+def test_what_building_kernels_took_is_said_where_it_is_known() -> None:
+    built = {"halide": {"kernels": 3, "failed": 0, "seconds": 4.0, "longest": 2.5}}
+    more = {"halide": {"kernels": 9, "failed": 1, "seconds": 6.25, "longest": 1.5}}
+    models = [result("a", 0.5) | {"built": built}, result("b", 1.0) | {"built": more}, result("c", 1.0)]
+
+    assert gains(models).endswith(
+        " Of halide, 12 kernels were built for 2 models: in 6.2 s at most for a model, b, and in 2.5 s for a kernel "
+        "with all its variants."
+    )
+    assert "were built" not in gains(models[2:])
+
+
 def test_several_judgements_of_a_model_count_as_one() -> None:
     twice = result("a", 0.25)
     twice["judged"] = [twice["judged"][0], result("a", 1.0)["judged"][0]]
