@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import onnx_ir
 
+from collage_onnxruntime.weights import add_initializer
+
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose"})
 _WEIGHT = 1
 """Operand that is the weight."""
@@ -34,7 +36,7 @@ def with_float_weights(model: onnx_ir.Model) -> onnx_ir.Model:
         weight = node.inputs[_WEIGHT]
         assert weight is not None
         if weight not in made:
-            made[weight] = _initializer(copy.graph, f"{weight.name}.float", _numbers(source))
+            made[weight] = add_initializer(copy.graph, f"{weight.name}.float", _numbers(source))
         node.replace_input_with(_WEIGHT, made[weight])
     for weight in made:
         source = weight.producer()
@@ -84,12 +86,3 @@ def _numbers(node: onnx_ir.Node) -> np.ndarray[Any, Any]:
         integers = integers - spread(zero[0].numpy()).astype(np.int32)
     numbers: np.ndarray[Any, Any] = integers.astype(scales.dtype) * spread(scales)
     return numbers
-
-
-def _initializer(graph: onnx_ir.Graph, name: str, array: np.ndarray[Any, Any]) -> onnx_ir.Value:
-    tensor = onnx_ir.tensor(np.ascontiguousarray(array), name=name)
-    value = onnx_ir.Value(
-        name=name, type=onnx_ir.TensorType(tensor.dtype), shape=onnx_ir.Shape(array.shape), const_value=tensor
-    )
-    graph.register_initializer(value)
-    return value

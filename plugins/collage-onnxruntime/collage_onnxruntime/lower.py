@@ -13,6 +13,7 @@ import onnx_ir
 from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, TensorSpec, Unsupported
 from collage_onnxruntime.float_weights import with_float_weights
 from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, one_line, vector_isa
+from collage_onnxruntime.own_integers import with_own_integers
 from collage_onnxruntime.weights import (
     INLINE_BYTES,
     WEIGHTS,
@@ -77,7 +78,9 @@ class _Lowering:
         self._function = function
         self._build = build
         self._library = library
-        self._model, self._weights = detach(with_float_weights(_named_by_outputs(function.model)))
+        model = with_float_weights(_named_by_outputs(function.model))
+        self._saturates = not multiplies_int8(build.host)
+        self._model, self._weights = detach(with_own_integers(model) if self._saturates else model)
         self._known = Known(self._weights, function.constants)
         self.may_block = build.effort >= 1 and any(
             node.op_type in _BLOCKED_OPERATORS for node in function.model.graph.all_nodes()
@@ -97,7 +100,7 @@ class _Lowering:
         options.add_session_config_entry("session.disable_prepacking", "1")
         # Products with 4-bit weights: 1 computes in float32; the default, 4, rounds the activations to 8 bits.
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        if not multiplies_int8(self._build.host):
+        if self._saturates:
             options.add_session_config_entry("session.x64quantprecision", "1")
         with tempfile.TemporaryDirectory(dir=self._build.scratch) as folder:
             path = Path(folder) / MODEL

@@ -130,6 +130,16 @@ class Known:
         return None
 
 
+def add_initializer(graph: onnx_ir.Graph, name: str, array: Array) -> onnx_ir.Value:
+    """Add an initializer of a new name to a graph."""
+    tensor = onnx_ir.tensor(np.ascontiguousarray(array), name=name)
+    value = onnx_ir.Value(
+        name=name, type=onnx_ir.TensorType(tensor.dtype), shape=onnx_ir.Shape(array.shape), const_value=tensor
+    )
+    graph.register_initializer(value)
+    return value
+
+
 def pack(arrays: Iterable[Array]) -> tuple[bytes, list[int]]:
     """Return the bytes of all arrays, each aligned, and the offset of each."""
     parts: list[bytes] = []
