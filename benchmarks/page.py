@@ -31,10 +31,14 @@ def head(title: str, measured_in: Mapping[str, Any], how: str, processes: str) -
         how: How it was measured and how to read it, one paragraph.
         processes: Number of threads or processes that took part, in a few words.
     """
-    machine = measured_in["host"]
-    where = f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}; {processes}"
+    where = f"{machine(measured_in['host'])}; {processes}"
     libraries = ", ".join(f"{name} {version}" for name, version in measured_in["versions"].items())
     return [f"# {title}", "", f"{where}; {measured_in['date'][:10]}.", "", f"{libraries}.", "", how, ""]
+
+
+def machine(host: Mapping[str, Any]) -> str:
+    """Say which machine a host of `environment` is."""
+    return f"{host['cpu']}, {host['cores']} cores, {host['system']}"
 
 
 def lines_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

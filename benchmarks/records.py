@@ -31,7 +31,7 @@ def built_in(database: Path) -> dict[str, dict[str, Any]]:
         of them; and `longest`, the seconds of one.
     """
     found: dict[str, list[tuple[str, float]]] = collections.defaultdict(list)
-    with SqliteStore(database) as store:
+    with SqliteStore(database, read_only=True) as store:
         for record in store.all_records():
             toolchain = record.key.target.partition("(")[0]
             found[toolchain].append((record.outcome, float(record.extra.get("build_s", 0.0))))

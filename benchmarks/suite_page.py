@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.judge.report import ratio_said, rounds_said
-from benchmarks.page import head, lines_of
+from benchmarks.page import head, lines_of, machine
 
 _LOWER = {
     "openvino-bf16": "all by OpenVINO in bfloat16",
@@ -221,8 +221,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> Table:
 
 def _machines(results: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Return how many models were run on each machine."""
-    hosts = [result["environment"]["host"] for result in results]
-    return dict(collections.Counter(f"{host['cpu']}, {host['cores']} cores, {host['system']}" for host in hosts))
+    return dict(collections.Counter(machine(result["environment"]["host"]) for result in results))
 
 
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
@@ -231,7 +230,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     protocol = environment["protocol"]
     protocols = sorted((result["environment"]["protocol"] for result in results), key=lambda each: int(each["rounds"]))
     said = list(dict.fromkeys(map(rounds_said, protocols)))
-    rounds = "; ".join(said) + (" (by model)" if said[1:] else "")
+    rounds = said[0] + (f" (of some models: {' or '.join(said[1:])})" if said[1:] else "")
     ratios = " Or: ".join(dict.fromkeys(map(ratio_said, protocols)))
     how = (
         f"Judged by `benchmarks/harness.py`, which imports nothing of Collage: {rounds}. In each round every "
@@ -245,7 +244,7 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
             "`session.run` of Collage and of ONNX Runtime, OpenVINO's compiled model called with arrays."
         )
     if len(machines := _machines(results)) > 1:
-        how += f" Machines: {'; '.join(f'{machine}, {count} models' for machine, count in machines.items())}."
+        how += f" Machines: {'; '.join(f'{name}, {count} models' for name, count in machines.items())}."
     threads = f"{environment['threads']} threads per contender"
     lines = head("Plans against the best single toolchain", environment, how, threads)
     lines += lines_of(headings(results), rows(results))

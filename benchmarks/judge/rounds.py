@@ -6,7 +6,7 @@ threads run where is chance. So contenders are started in shuffled order, and an
 A noisy machine takes more rounds than a quiet one for the same interval. So after the rounds that were asked for, it
 goes on until the ratios are known well enough (Chow and Robbins, On the asymptotic theory of fixed-width sequential
 confidence intervals for the mean, 1965). When it ends depends on the width of the intervals alone, not on where they
-are. Only toolchains that are behind the best of them are not started anew, once that is sure.
+are. Only toolchains that are surely slower than the best of them are not started anew.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Outcome:
         max_error: `disagreement` with the expected outputs, or else with the first contender that ran; or, if that is
             more, of its runs as users call them with its other ones. The largest of all its processes.
         note: The contender's description of its runs.
-        left: Whether it was behind, and ran no further rounds.
+        left: Whether it was surely slower, and ran no further rounds.
         failed: Why it has no times, if so.
     """
 
@@ -168,7 +168,7 @@ def compete(
         running = _Running(outcomes, protocol, Path(folder))
         try:
             while done < most and (done < protocol.rounds or not known(outcomes, protocol.half_width)):
-                for outcome in far_behind(outcomes, protocol.half_width) if each is not None else ():
+                for outcome in leaving(outcomes, protocol.half_width) if each is not None else ():
                     outcome.left = True
                 if any(outcome.left for outcome in outcomes) and sum(map(_runs_on, outcomes)) == 1:
                     break  # nobody is left to compare it with
@@ -314,13 +314,15 @@ def base_of(outcomes: Sequence[Outcome], *, as_called: bool = False) -> Outcome 
     return fastest_of(singles, as_called=as_called) or fastest_of(outcomes, as_called=as_called)
 
 
-def far_behind(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
-    """Return the toolchains that surely take longer than the base, by far or behind it, in each way in which they ran.
+def leaving(outcomes: Sequence[Outcome], half_width: float) -> list[Outcome]:
+    """Return the toolchains that surely take longer than the base, in each way in which they ran.
+
+    Where plans are judged, 3 % longer is enough, and their ratios need not be known any better. Else it takes more than
+    a tenth, and ratios that are known as well as those of toolchains that stay.
 
     Args:
         outcomes: As they are after all rounds of a process.
-        half_width: As for `known`; how well it is known that they are far behind. Where plans are judged, it is enough
-            that they are behind.
+        half_width: As for `known`.
     """
     plans = _plans_are_judged(outcomes)
     limit = _BEHIND if plans else _FAR_BEHIND

@@ -181,7 +181,7 @@ def test_a_toolchain_behind_the_best_in_each_way_leaves_after_three_processes() 
         return Outcome(contender=each, process_rounds=2, rounds_us=rounds_us, called_us=called_us)
 
     def left(*race: Outcome) -> list[str]:
-        return [each.contender.name for each in rounds.far_behind(race, 0.02)]
+        return [each.contender.name for each in rounds.leaving(race, 0.02)]
 
     race = [outcome("a", 10.0, 10.0), outcome("b", 12.0, 10.2), outcome("c", 12.0, 12.0), outcome("d", 12.0)]
     race.append(outcome("e", 10.5, 10.5))
@@ -202,23 +202,23 @@ def test_a_noisy_toolchain_leaves_only_where_plans_are_judged() -> None:
     race = [outcome("best", "single", *[10.0] * 4), outcome("noisy", "single", 19.0, 24.0, 21.0, 26.0)]
     plan = outcome("plan", "outside", *[9.0] * 4)
 
-    assert rounds.far_behind(race, 0.02) == []
-    assert [each.contender.name for each in rounds.far_behind([*race, plan], 0.02)] == ["noisy"]
+    assert rounds.leaving(race, 0.02) == []
+    assert [each.contender.name for each in rounds.leaving([*race, plan], 0.02)] == ["noisy"]
     assert rounds.known([*race, plan], 0.02)  # that it is surely slower is all that is asked
     assert not rounds.known(race, 0.02)
     plan.failed = "died"
-    assert rounds.far_behind([*race, plan], 0.02) == []
+    assert rounds.leaving([*race, plan], 0.02) == []
     assert not rounds.known([*race, plan], 0.02)
 
 
 @pytest.mark.parametrize(("left", "taken"), [({"b"}, [10, 4, 10]), ({"b", "c"}, [4, 4, 4])])
-def test_who_is_far_behind_is_not_started_anew(
+def test_who_leaves_is_not_started_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: set[str], taken: list[int]
 ) -> None:
-    def far_behind(outcomes: list[Outcome], half_width: float) -> list[Outcome]:
+    def leaving(outcomes: list[Outcome], half_width: float) -> list[Outcome]:
         return [each for each in outcomes if each.contender.name in left and len(each.rounds_us) == 4]
 
-    monkeypatch.setattr(rounds, "far_behind", far_behind)
+    monkeypatch.setattr(rounds, "leaving", leaving)
 
     outcomes = run(
         tmp_path,

@@ -32,7 +32,7 @@ def with_own_integers(model: onnx_ir.Model) -> onnx_ir.Model:
                 user.replace_input_with(at, _another(reader, taken).outputs[0])
     for value in _integers(copy.graph):
         assert value.const_value is not None
-        for user, at in value.uses()[1:]:
+        for user, at in tuple(value.uses())[1:]:
             user.replace_input_with(at, add_initializer(copy.graph, _name(value, taken), value.const_value.numpy()))
     return copy
 
