@@ -38,7 +38,8 @@ def head(title: str, measured_in: Mapping[str, Any], how: str, processes: str) -
 
 def machine(host: Mapping[str, Any]) -> str:
     """Say which machine a host of `environment` is."""
-    return f"{host['cpu']}, {host['cores']} cores, {host['system']}"
+    vectors = f" ({', '.join(host['vectors'])})" if host.get("vectors") else ""
+    return f"{host['cpu']}{vectors}, {host['cores']} cores, {host['system']}"
 
 
 def lines_of(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -26,6 +26,14 @@ _VERSIONS_OF = (
     *("onnxruntime-gpu", "torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "nvidia-cublas", "nvidia-cudnn-cu13"),
     *("tensorrt", "tensorrt-rtx-cu13-libs"),
 )
+_VECTOR_EXTENSIONS = {
+    "avx2": "AVX2",
+    "avx_vnni": "AVX-VNNI",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI",
+    "amx_tile": "AMX",
+}
+"""Names of extensions by Linux's flags."""
 
 
 def best_single(outcomes: Sequence[Outcome], *, as_called: bool = False) -> Outcome | None:
@@ -147,23 +155,36 @@ def _process_rounds(protocol: Mapping[str, Any]) -> int | None:
 
 
 def host() -> dict[str, Any]:
-    """Describe the machine: architecture, system, CPU model and number of usable cores."""
+    """Describe the machine: architecture, system, CPU model, its vector extensions and number of usable cores."""
     return {
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "cpu": cpu_model(),
+        "vectors": vector_extensions(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
     }
 
 
 def cpu_model() -> str:
     """Return the CPU's name as the system reports it."""
+    return _cpu_field("model name") or platform.processor() or "unknown"
+
+
+def vector_extensions() -> list[str]:
+    """Return the extensions that libraries choose their kernels by; one CPU name may stand for several sets of them."""
+    flags = _cpu_field("flags").split()
+    return [name for flag, name in _VECTOR_EXTENSIONS.items() if flag in flags]
+
+
+def _cpu_field(name: str) -> str:
+    """Return what Linux says of the first processor; empty if there is nothing."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+            key, _, value = line.partition(":")
+            if key.strip() == name:
+                return value.strip()
+    return ""
 
 
 def versions() -> dict[str, str]:

@@ -409,7 +409,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_report_says_what_was_measured_on_what_and_how(report: dict[str, Any]) -> None:
     assert report["schema_version"] == 1
-    assert {"machine", "system", "cpu", "cores"} <= report["host"].keys()
+    assert {"machine", "system", "cpu", "vectors", "cores"} <= report["host"].keys()
     assert {"python", "numpy", "onnxruntime", "openvino"} <= report["versions"].keys()
     assert (report["threads"], report["rounds"]) == (1, 2)
     assert report["date"].endswith("+00:00")

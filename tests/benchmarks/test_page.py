@@ -37,7 +37,7 @@ from benchmarks import (
     two_level,
 )
 from benchmarks.fused_groups import __main__ as fused_groups
-from benchmarks.page import with_notes, written
+from benchmarks.page import machine, with_notes, written
 from benchmarks.regret import pages as regret_pages
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -135,3 +135,9 @@ def test_every_benchmark_that_writes_a_page_takes_notes(name: str, capsys: pytes
         importlib.import_module(f"benchmarks.{name}").main(["--help"])
 
     assert "--note TEXT" in capsys.readouterr().out
+
+
+def test_machines_of_one_name_are_told_apart_by_their_vector_extensions() -> None:
+    host = {"cpu": "some", "cores": 2, "system": "Linux 6"}
+    assert machine(host | {"vectors": ["AVX2", "AVX-512"]}) == "some (AVX2, AVX-512), 2 cores, Linux 6"
+    assert machine(host | {"vectors": []}) == machine(host) == "some, 2 cores, Linux 6"
