@@ -38,7 +38,7 @@ class HalideKernel:
         function: The compiled function; None if there is nothing to compute.
         places: Its arguments: where each is, its name, shape, and type.
         weights: Weights by name.
-        keeps: Libraries that stay loaded as long as this.
+        keeps: Libraries that stay loaded as long as this, or one of its calls.
     """
 
     reentrant: Literal[True] = True

@@ -37,7 +37,7 @@ def lower(function: KernelFunction, build: BuildContext) -> Iterator[Artifact] |
     """
     width = vector_bytes(build.host)
     try:
-        group = group_of(function, width)
+        group = group_of(function, width, build.threads)
     except Refused as refusal:
         return Unsupported(refusal.reason)
     own = arrangements(group)
@@ -56,7 +56,7 @@ def _variants(
     tried: set[Hashable] = set()
     found, failed = False, None
     for how in wanted:
-        group = group_of(function, width)
+        group = group_of(function, width, build.threads)
         try:
             schedule = _schedule(group, how, build, width)
             if schedule in tried:
@@ -69,7 +69,7 @@ def _variants(
         found = True
         yield _artifact(function, build, how, group, content)
     if failed is not None and not found:
-        if PLAIN in wanted:
+        if PLAIN in wanted or build.variant is not None:
             raise failed
         yield from _variants(function, build, [PLAIN], width)
 

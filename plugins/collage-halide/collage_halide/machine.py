@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -95,7 +96,7 @@ def problem() -> Unsupported | None:
     found = version()
     if found is None:
         return Unsupported("Halide is not installed; pip install halide", Obstacle.NO_LIBRARY)
-    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST:
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < OLDEST:
         wanted = ".".join(map(str, OLDEST))
         return Unsupported(f"halide {found} is too old; pip install 'halide>={wanted}'", Obstacle.LIBRARY_VERSION)
     if linker() is None:

@@ -5,14 +5,18 @@ Halide is not needed here. `HalideRuntime.h` of Halide 21 describes the structur
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import os
 import re
 import tempfile
+import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+_LOADING = threading.Lock()  # of two that look for the runtime at once, one would use a copy of its own
 _SONAME = re.compile(rb"collage-halide-[0-9a-f]{16}\.so")
 
 
@@ -74,7 +78,7 @@ def soname_of(runtime: bytes) -> str:
 
 
 def load_library(content: bytes, scratch: Path | None) -> ctypes.CDLL:
-    """Load a shared library from its bytes. Its file is gone afterwards; the mapping keeps what it needs.
+    """Load a shared library from its bytes; it is unloaded with the last reference to it.
 
     Args:
         content: The library.
@@ -83,6 +87,14 @@ def load_library(content: bytes, scratch: Path | None) -> ctypes.CDLL:
     Raises:
         OSError: If it cannot be loaded.
     """
+    library = _loaded(content, scratch)
+    # Not as the process ends: other threads may still be inside.
+    weakref.finalize(library, _ctypes.dlclose, library._handle).atexit = False
+    return library
+
+
+def _loaded(content: bytes, scratch: Path | None) -> ctypes.CDLL:
+    """Load a shared library for good. Its file is gone afterwards; the mapping keeps what it needs."""
     descriptor, name = tempfile.mkstemp(suffix=".so", dir=scratch)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -106,18 +118,24 @@ def load_runtime(content: bytes, threads: int, scratch: Path | None) -> ctypes.C
     Raises:
         OSError: If it cannot be loaded.
     """
-    mode = getattr(os, "RTLD_NOLOAD", 0) | os.RTLD_NOW
+    with _LOADING:
+        library = _runtime(content, scratch)
+        library.halide_set_num_threads(threads)
+    return library
+
+
+def _runtime(content: bytes, scratch: Path | None) -> ctypes.CDLL:
+    """Return the runtime that the process has, or else load it; for good, since its threads never end."""
     try:
-        library = ctypes.CDLL(soname_of(content), mode=mode)
+        library = ctypes.CDLL(soname_of(content), mode=getattr(os, "RTLD_NOLOAD", 0) | os.RTLD_NOW)
     except OSError:
         ctypes.CDLL("libm.so.6", mode=os.RTLD_GLOBAL | os.RTLD_NOW)  # sin and others; kernels name no library
-        library = load_library(content, scratch)
+        library = _loaded(content, scratch)
         silent = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p)
         library.halide_set_error_handler.argtypes = (ctypes.c_void_p,)
         library.halide_set_error_handler.restype = ctypes.c_void_p
         library.halide_set_error_handler(silent)
     library.halide_set_num_threads.argtypes = (ctypes.c_int,)
-    library.halide_set_num_threads(threads)
     return library
 
 

@@ -13,4 +13,5 @@ from collage_testing.kit.host_kernels import HostKernels
 
 @pytest.fixture
 def kernels(tmp_path: Path) -> HostKernels:
-    return HostKernels(plugin, Target(toolchain="halide", fingerprint="test"), tmp_path)
+    """Kernels for two threads, so that loops run in parallel wherever they are worth it."""
+    return HostKernels(plugin, Target(toolchain="halide", fingerprint="test"), tmp_path, threads=2)

@@ -19,6 +19,8 @@ from collage_testing.kit.host_kernels import HostKernels, check_library_is_optio
 from collage_testing.kit.written import WrittenFunction, written
 
 EXACT = Target(toolchain="halide", fingerprint="t")
+PARALLEL = b"halide_do_par_for"
+"""Function of the runtime that loops in parallel call."""
 ROWS = "g (float[64,700] x) => (float[64,700] y) { a = Add(x, b) y = Softmax<axis=-1>(a) }"
 
 
@@ -62,15 +64,54 @@ def test_kernels_of_a_process_share_one_runtime(kernels: HostKernels) -> None:
     values = {"x": np.ones((4096, 700), np.float32)}
     counts = []
     for subject in subjects:
-        kernels.run(subject, kernels.lowered(subject)[0], values, threads=3)
+        artifact = kernels.lowered(subject)[0]
+        assert PARALLEL in artifact.files[KERNEL]
+        kernels.run(subject, artifact, values)
         counts.append(len(list(Path("/proc/self/task").iterdir())))
     assert counts == counts[:1] * len(subjects)
+
+
+LOADED = """
+import gc, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from collage_halide.native import load_library, load_runtime
+
+kernel, runtime = (Path(name).read_bytes() for name in sys.argv[1:])
+together = threading.Barrier(8)
+
+def mapped():
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return len({line.split()[4] for line in lines if line.endswith(".so (deleted)")})
+
+def load(number):
+    together.wait()
+    return load_runtime(runtime, 2, None), load_library(kernel, None)
+
+with ThreadPoolExecutor(8) as pool:
+    loaded = list(pool.map(load, range(8)))
+most = mapped()
+del loaded
+gc.collect()
+print(most, mapped())
+"""
+"""Prints how many libraries eight threads loaded, and how many are left when they need them no more."""
+
+
+def test_a_runtime_is_loaded_once_and_kernels_are_unloaded(kernels: HostKernels, tmp_path: Path) -> None:
+    files = kernels.lowered(rows())[0].files
+    paths = tmp_path / "kernel", tmp_path / "runtime"
+    for path, name in zip(paths, (KERNEL, RUNTIME), strict=True):
+        path.write_bytes(files[name])
+
+    assert python("-c", LOADED, *map(str, paths)).split() == ["9", "1"]
 
 
 def test_eight_threads_call_one_kernel_at_a_time_each_on_its_own_buffers(kernels: HostKernels) -> None:
     subject = rows()
     artifact = kernels.lowered(subject)[0]
-    kernel = plugin.collage_load(EXACT, artifact, kernels.run_context(subject, threads=2))
+    assert PARALLEL in artifact.files[KERNEL]
+    kernel = plugin.collage_load(EXACT, artifact, kernels.run_context(subject))
     assert not isinstance(kernel, Unsupported)
 
     def work(seed: int) -> bool:

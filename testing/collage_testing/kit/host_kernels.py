@@ -45,21 +45,24 @@ class HostKernels:
         plugin: Its hooks are called as methods.
         target: Of the CPU.
         scratch: A directory for the toolchain.
+        threads: Threads that kernels are built for and run with.
     """
 
-    def __init__(self, plugin: Any, target: Target, scratch: Path) -> None:
+    def __init__(self, plugin: Any, target: Target, scratch: Path, *, threads: int = 1) -> None:
         self.plugin = plugin
         self.target = target
         self._scratch = scratch
+        self._threads = threads
 
     def build(self, **fields: Any) -> BuildContext:
         """Say how a kernel is to be built; with what is to be otherwise than quickly and in memory enough."""
-        return build_context(self._scratch, **({"effort": 0, "workspace_limit_bytes": _WORKSPACE_BYTES} | fields))
+        usual = {"effort": 0, "workspace_limit_bytes": _WORKSPACE_BYTES, "threads": self._threads}
+        return build_context(self._scratch, **(usual | fields))
 
-    def run_context(self, what: WrittenFunction, *, threads: int = 1) -> RunContext:
+    def run_context(self, what: WrittenFunction, threads: int | None = None) -> RunContext:
         """Say where a kernel runs: here, with the function's weights."""
         constants = {content_hash(array): array for array in what.arrays.values()}
-        return RunContext(threads=threads, host=this_host(), constants=constants)
+        return RunContext(threads=threads or self._threads, host=this_host(), constants=constants)
 
     def answer(self, function: KernelFunction) -> Any:
         """Lower a function, and return what the plugin says, be it a refusal."""
@@ -83,14 +86,14 @@ class HostKernels:
         feeds: Mapping[str, Any],
         *,
         target: Target | None = None,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> list[Any]:
         """Load an artifact, bind it once, call it twice; returns its outputs.
 
         Raises:
             AssertionError: If it does not load, or writes its inputs.
         """
-        kernel = self.plugin.collage_load(target or self.target, artifact, self.run_context(what, threads=threads))
+        kernel = self.plugin.collage_load(target or self.target, artifact, self.run_context(what, threads))
         assert not isinstance(kernel, Unsupported), kernel.reason
         inputs = [Buffer(spec) for spec in what.function.inputs]
         outputs = [Buffer(spec) for spec in what.function.outputs]
