@@ -11,7 +11,7 @@ from collage_halide import hl
 from collage_halide.arrangement import Arrangement
 from collage_halide.nests import Nest, nest_of_sums, nests_of
 from collage_halide.pipeline import Group
-from collage_halide.stages import Stage
+from collage_halide.stages import LEAST_WORK, Stage
 from collage_halide.tiles import Tile, tile_of, vector_of
 
 TASKS = 4
@@ -20,8 +20,6 @@ MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
 MOST_PRODUCTS_UNROLLED = 9
 """Products of a sum whose loops are all unrolled."""
-LEAST_WORK = 32_768
-"""Operations below which threads cost more than they bring."""
 
 
 def arrange(group: Group, how: Arrangement, threads: int, lanes: int) -> Hashable:
@@ -193,7 +191,9 @@ class _Loops:
         nest, lanes = self.nest, self.lanes
         extent = nest.shape[last]
         if last in nest.shared and nest.members:
-            return min(extent, max(1, self.how.vectors) * lanes)
+            block = min(extent, max(1, self.how.vectors) * lanes)
+            rows = not outer and any(member.role == "lanes" for member in nest.members)  # each has vectors of its own
+            return min(block, -(-extent // (self.threads * TASKS))) if rows and self.threads > 1 else block
         if outer or last not in nest.shared:
             return extent
         least = max(lanes, LEAST_WORK // max(1, nest.sink.work + 1) // lanes * lanes)

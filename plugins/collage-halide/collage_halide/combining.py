@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from collage_halide import hl
+from collage_halide.arithmetic import added, product
 from collage_halide.elements import ElementType
 
 
@@ -21,8 +22,8 @@ def _smallest(kind: ElementType, held: Any, element: Any) -> Any:
 
 COMBINE: Mapping[str, Callable[[ElementType, Any, Any], Any]] = MappingProxyType(
     {
-        "sum": lambda kind, held, element: held + element,
-        "prod": lambda kind, held, element: held * element,
+        "sum": lambda kind, held, element: added(held, element),
+        "prod": lambda kind, held, element: product(held, element),
         "max": _largest,
         "min": _smallest,
     }

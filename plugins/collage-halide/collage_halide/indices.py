@@ -79,8 +79,8 @@ class Index:
         """Return the nearest index in a range; the inner part of a loop is not clamped."""
         if self.low >= low and self.high <= high:
             return self
-        if self.is_fixed:
-            return fixed(min(max(self.low, low), high))
+        if self.high <= low or self.low >= high:
+            return fixed(low if self.high <= low else high)
         expression = hl.clamp(hl.likely(self.expression), low, high)
         key = f"clamp({self.key},{low},{high})"
         return Index(expression, key, self.loops, "", max(self.low, low), min(self.high, high), self.loaded)

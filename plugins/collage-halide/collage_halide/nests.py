@@ -124,7 +124,7 @@ def _home(
     threads: int,
 ) -> Nest | None:
     """Return the nest inside which a stage is computed; None if it has loops of its own, or none at all."""
-    if stage.role == "output" or not readers:
+    if stage.role == "output" or stage.apart or not readers:
         return None
     nests = {id(home[reader]): home[reader] for reader, _ in readers}
     if len(nests) != 1:

@@ -38,18 +38,19 @@ class Group:
         return [stage for stage in self.stages if stage.role == "output"]
 
 
-def group_of(function: KernelFunction, vector_bytes: int) -> Group:
+def group_of(function: KernelFunction, vector_bytes: int, threads: int) -> Group:
     """Return the stages of a function, made anew: schedules change them.
 
     Args:
         function: The function.
         vector_bytes: Width of the processor's vectors.
+        threads: Threads that it will run with.
 
     Raises:
         Refused: If it has none.
     """
     graph = function.model.graph
-    scope = Scope(vector_bytes)
+    scope = Scope(vector_bytes, threads)
     values: dict[onnx_ir.Value, Value] = {}
     for position, value in enumerate(graph.inputs):
         if value.dtype in ELEMENT_TYPES:

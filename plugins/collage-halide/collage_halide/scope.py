@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from collage_halide import hl
+from collage_halide.arithmetic import added
 from collage_halide.combining import ARGUMENTS, COMBINE, neutral
 from collage_halide.elements import I32, ElementType
 from collage_halide.errors import Refused
 from collage_halide.indices import Index, fixed, loop
-from collage_halide.stages import Given, Place, Role, Stage
+from collage_halide.stages import LEAST_WORK, Given, Place, Role, Stage
 from collage_halide.values import CHEAP, DEAR, Element, Formula, Memo, Moved, Pointwise, Value
 
 Body: TypeAlias = Callable[[tuple[Index, ...], tuple[Index, ...]], Any]
@@ -28,6 +29,8 @@ _LAST_LANES = 4
 """So many are combined one after the other."""
 PARTS = 4
 """Vectors that a reduction along a row adds up side by side, so that no addition waits for the one before."""
+PIECES = 8
+"""Pieces for each thread, at most."""
 
 
 class Scope:
@@ -35,6 +38,7 @@ class Scope:
 
     Args:
         vector_bytes: Width of the processor's vectors.
+        threads: Threads that it will run with.
 
     Attributes:
         memo: Expressions of the stage that is being defined.
@@ -42,11 +46,12 @@ class Scope:
         places: Arguments, in the order of their first use.
     """
 
-    def __init__(self, vector_bytes: int) -> None:
+    def __init__(self, vector_bytes: int, threads: int) -> None:
         self.memo = Memo()
         self.stages: list[Stage] = []
         self.places: dict[tuple[str, int | str, tuple[int, ...]], Place] = {}
         self._vector_bytes = vector_bytes
+        self._threads = threads
         self._readers: list[Stage] = []
 
     @property
@@ -121,6 +126,24 @@ class Scope:
             )
 
     # Reductions
+
+    def pieces(self, how: str, row: Sequence[int], extents: Sequence[int], work: int) -> tuple[int, int]:
+        """Return which reduced axis to cut so that all threads have work, and into how many pieces of one length.
+
+        Args:
+            how: See `reduced`.
+            row: Shape of the result.
+            extents: Extents of the reduced axes.
+            work: About how many operations an element takes.
+        """
+        if how not in COMBINE or math.prod(row) >= self._threads or math.prod(extents) * work < LEAST_WORK:
+            return 0, 1
+        most = self._threads * PIECES
+        for axis, extent in enumerate(extents):
+            pieces = next((each for each in range(most, self._threads - 1, -1) if extent % each == 0), 1)
+            if pieces > 1:
+                return axis, pieces
+        return 0, 1
 
     def reduced(
         self,
@@ -276,7 +299,7 @@ class Scope:
         with self._defining(stage, work):
             stage.func[_reversed(stage.variables)] = kind.constant(0)
             earlier = hl.select(domain.x > 0, hl.Expr(stage.func[_reversed(before)]), kind.constant(0))
-            stage.func[_reversed(places)] = self._as_written(earlier + element(tuple(own)))
+            stage.func[_reversed(places)] = self._as_written(added(earlier, element(tuple(own))))
         stage.reduction = (domain.x,)
         stage.work = work + CHEAP
         return stage

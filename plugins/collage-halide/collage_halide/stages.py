@@ -13,6 +13,8 @@ from collage_halide.elements import ElementType
 from collage_halide.indices import Index, loop
 from collage_halide.values import CHEAP, Value
 
+LEAST_WORK = 32_768
+"""Operations below which threads cost more than they bring."""
 Role: TypeAlias = Literal["output", "kept", "reduced", "lanes", "scanned"]
 
 
@@ -102,6 +104,7 @@ class Stage(Value):
         seldom_kept: Whether that is the better guess.
         loads: Loops that each of its loads depends on.
         gathers: Whether it loads from places that depend on what is in memory.
+        apart: Whether it has loops of its own, whoever reads it.
         fused: Whether products may be fused with additions; else floats are computed as written.
     """
 
@@ -127,6 +130,7 @@ class Stage(Value):
         self.seldom_kept = False
         self.loads: list[frozenset[str]] = []
         self.gathers = False
+        self.apart = False
         self.fused = False
 
     def at(self, index: Sequence[Index]) -> Any:

@@ -108,6 +108,16 @@ def test_what_is_empty_has_any_shape_that_is(shape: list[int], to: list[int], ke
     kernels.check(what, {"x": np.zeros(shape, np.float32)})
 
 
+def test_a_scale_per_group_as_before_opset_21(kernels: HostKernels) -> None:
+    what = written(
+        "g (float[2,6,5] x, float[3] s, float[3] b) => (float[2,6,5] y) {"
+        " y = GroupNormalization<num_groups=3>(x, s, b) }",
+        opset=18,
+    )
+    feeds = {spec.name: RNG.standard_normal(spec.static_shape).astype(np.float32) for spec in what.function.inputs}
+    kernels.check(what, feeds)
+
+
 def test_the_deviation_of_small_numbers_counts(kernels: HostKernels) -> None:
     """ONNX adds the epsilon of MeanVarianceNormalization to the deviation, not to the variance."""
     what = written("g (float[1,3,4,4] x) => (float[1,3,4,4] y) { y = MeanVarianceNormalization(x) }")
@@ -137,6 +147,83 @@ def test_the_smallest_number_divided_by_minus_one_ends_no_process(
 
     assert set(y[::2].tolist()) == {smallest if least is None else least}
     assert set(y[1::2].tolist()) == {-7 if least is None else 0}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("body", ["Add(x, one)", "Sub(x, least)", "Mul(x, x)", "Neg(x)"])
+def test_integers_wrap_around(body: str, dtype: str, kernels: HostKernels) -> None:
+    """Also where the result is compared with what it was: `x < x + 1` is false of the largest number."""
+    limits = np.iinfo(dtype)
+    what = written(
+        f"g ({dtype}[70] x, {dtype} one, {dtype} least) => ({dtype}[70] y, bool[70] less)"
+        f" {{ y = {body} less = Less(x, y) }}"
+    )
+    x: np.ndarray[Any, Any] = np.full(70, limits.max, dtype)
+    x[::3], x[1::3] = limits.min, 5
+    kernels.check(what, {"x": x, "one": np.array(1, dtype), "least": np.array(limits.min, dtype)})
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("call", ["ReduceSum<keepdims=0>(x, at)", "ReduceProd<keepdims=0>(x, at)"])
+def test_sums_and_products_of_integers_wrap_around(call: str, dtype: str, kernels: HostKernels) -> None:
+    what = written(f"g ({dtype}[3,70] x) => ({dtype}[3] y) <int64[1] at = {{1}}> {{ y = {call} }}")
+    kernels.check(what, {"x": np.full((3, 70), np.iinfo(dtype).max, dtype)})
+
+
+def test_a_part_of_an_image_that_padding_repeats_is_read_within_its_channel(kernels: HostKernels) -> None:
+    """All rows that are read are above the image, so all of them are its first."""
+    constants = (
+        "int64[1] three = {3}, int64[1] end = {9}, int64[1] rows = {2}, int64[8] pads = {0, 0, 4, 0, 0, 0, 0, 0},"
+        " int64[2] from = {0, 0}, int64[2] to = {1, 2}, int64[2] axes = {1, 2}"
+    )
+    what = written(
+        f"g (float[1,8,2,2] x) => (float[1,1,2,4] y) <{constants}> {{"
+        ' d = DepthToSpace<blocksize=2,mode="CRD">(x) s = Slice(d, three, end, rows)'
+        ' p = Pad<mode="edge">(s, pads) y = Slice(p, from, to, axes) }'
+    )
+    kernels.check(what, {"x": np.arange(32, dtype=np.float32).reshape(1, 8, 2, 2)})
+
+
+def test_infinities_at_the_edge_do_not_reach_points_outside(kernels: HostKernels) -> None:
+    what = written("g (float[1,2,5,6] x, float[1,3,4,2] grid) => (float[1,2,3,4] y) { y = GridSample(x, grid) }")
+    x = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
+    x[0, 0, 0, 0], x[0, 1, 4, 5] = np.inf, -np.inf
+    kernels.check(what, {"x": x, "grid": np.full((1, 3, 4, 2), -3, np.float32)})
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 3e38, -3e38])
+def test_no_point_is_read_outside_the_input(strange: float, mode: str, padding: str, kernels: HostKernels) -> None:
+    """Behind a convolution, too, where LLVM takes for granted that there is no such number."""
+    what = written(
+        "g (float[1,2,5,6] x, float[1,1,12,2] grid) => (float[1,2,12,1] y, float[1,1,12,1] z) {"
+        " moved = Transpose<perm=[0,3,2,1]>(grid) mixed = Conv(moved, w) again = Transpose<perm=[0,2,3,1]>(mixed)"
+        f' y = GridSample<mode="{mode}",padding_mode="{padding}">(x, again) z = ReduceSum<axes=[1]>(y) }}',
+        {"w": np.eye(2, dtype=np.float32).reshape(2, 2, 1, 1)},
+    )
+    x = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
+    grid = np.zeros((1, 1, 12, 2), np.float32)
+    grid[..., ::2, 0], grid[..., ::3, 1] = strange, strange
+    for artifact in kernels.lowered(what, variants=9):
+        [y, *_] = kernels.run(what, artifact, {"x": x, "grid": grid})
+        [usual, *_] = kernels.run(what, artifact, {"x": x, "grid": np.zeros_like(grid)})
+        np.testing.assert_array_equal(y[:, :, [1, 5, 7, 11]], usual[:, :, [1, 5, 7, 11]])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's
+def test_powers_of_infinite_numbers(kernels: HostKernels) -> None:
+    what = written("g (float[7] x, float[7] p) => (float[7] y) { y = Pow(x, p) }")
+    x = np.array([-np.inf, -np.inf, -1, -1, np.inf, -np.inf, -2], np.float32)
+    p = np.array([0.5, -0.5, np.inf, -np.inf, -1, 3, 0.5], np.float32)
+    kernels.check(what, {"x": x, "p": p})
+
+
+@pytest.mark.parametrize("by", [2**40, -(2**40), 3, -3])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_diagonals_far_away(upper: int, by: int, kernels: HostKernels) -> None:
+    what = written(f"g (float[3,5] x) => (float[3,5] y) <int64 k = {{{by}}}> {{ y = Trilu<upper={upper}>(x, k) }}")
+    kernels.check(what, {"x": RNG.standard_normal((3, 5)).astype(np.float32)})
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's

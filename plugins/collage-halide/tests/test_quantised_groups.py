@@ -68,7 +68,7 @@ def test_integers_are_those_of_the_reference(operator: str, kernels: HostKernels
 
 
 def test_nothing_of_a_chain_but_integers_is_written() -> None:
-    group = group_of(_group("Add and Relu").function, 64)
+    group = group_of(_group("Add and Relu").function, 64, 2)
     assert [stage.role for stage in group.stages] == ["output"]
     assert {place.kind.bits for place in group.places} == {8}
 

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from collage_halide import hl
+from collage_halide.arithmetic import added, difference, negative, product
 from collage_halide.elements import BOOL, EVERY, FLOATS, INTEGERS, NUMBERS, SIGNED, ElementType
 from collage_halide.errors import Refused
 from collage_halide.op import Op
@@ -94,7 +95,7 @@ def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
 
 
 def _leaky(x: Expr, slope: Expr) -> Expr:
-    return hl.select(x < f.like(x, 0), x * slope, x)
+    return hl.select(x < f.like(x, 0), product(x, slope), x)
 
 
 def _shrink(op: Op, x: Sequence[Expr]) -> Expr:
@@ -259,7 +260,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Abs": _unary(_absolute, NUMBERS),
         "Acos": _named("acos", cost=2 * DEAR),
         "Acosh": _named("acosh", cost=2 * DEAR),
-        "Add": _binary(lambda a, b: a + b),
+        "Add": _binary(added),
         "And": _logical(lambda a, b: a & b),
         "Asin": _named("asin", cost=2 * DEAR),
         "Asinh": _named("asinh", cost=2 * DEAR),
@@ -304,8 +305,8 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Min": _folded(f.minimum),
         "Mish": _unary(lambda x: x * f.tanh(f.softplus(x)), cost=3 * DEAR),
         "Mod": _elementwise(_modulo, INTEGERS),
-        "Mul": _binary(lambda a, b: a * b),
-        "Neg": _unary(lambda x: -x, FLOATS | SIGNED),
+        "Mul": _binary(product),
+        "Neg": _unary(negative, FLOATS | SIGNED),
         "Not": _named("logical_not", frozenset({"i1"})),
         "Or": _logical(lambda a, b: a | b),
         "PRelu": _elementwise(lambda op, x: _leaky(x[0], x[1]), NUMBERS, check=_check_prelu),
@@ -327,7 +328,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Softplus": _unary(f.softplus, cost=2 * DEAR),
         "Softsign": _unary(lambda x: x / (f.like(x, 1.0) + hl.abs(x)), cost=4),
         "Sqrt": _named("sqrt", cost=4),
-        "Sub": _binary(lambda a, b: a - b),
+        "Sub": _binary(difference),
         "Sum": _folded(lambda a, b: a + b, FLOATS),
         "Swish": _elementwise(lambda op, x: x[0] * f.sigmoid(x[0] * f.like(x[0], op.number("alpha", 1.0))), cost=DEAR),
         "Tan": _named("tan", cost=2 * DEAR),

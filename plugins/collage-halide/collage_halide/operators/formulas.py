@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from collage_halide import hl
+from collage_halide.arithmetic import negative, product
 
 Expr = Any
 
@@ -142,9 +143,10 @@ def power(x: Expr, exponent: Expr) -> Expr:
     size = exp(exponent * log(hl.abs(x)))
     whole = hl.floor(exponent) == exponent
     odd = whole & (hl.floor(exponent * hl.f32(0.5)) * hl.f32(2.0) != exponent)
-    below = hl.select(whole, hl.select(odd, -size, size), hl.f32(math.nan))
+    infinite = hl.f32(math.inf)
+    below = hl.select(odd, -size, hl.select(whole | (x == -infinite), size, hl.f32(math.nan)))
     signed = hl.select(x < hl.f32(0.0), below, size)
-    one = (exponent == hl.f32(0.0)) | (x == hl.f32(1.0))
+    one = (exponent == hl.f32(0.0)) | (x == hl.f32(1.0)) | ((x == hl.f32(-1.0)) & (hl.abs(exponent) == infinite))
     return hl.select(one, hl.f32(1.0), hl.select(hl.is_nan(x), x, signed))
 
 
@@ -155,7 +157,8 @@ def multiplied(x: Expr, times: int) -> Expr:
     half = multiplied(x, times // 2) if times > 1 else None
     if half is None:
         return x
-    return half * half * x if times % 2 else half * half
+    square = product(half, half)
+    return product(square, x) if times % 2 else square
 
 
 def where(conditions: Sequence[Expr | None], x: Expr, other: Expr) -> Expr:
@@ -186,9 +189,7 @@ def quotient(a: Expr, b: Expr) -> Expr:
     rounded = hl.div_round_to_zero(a, divisor(b))
     if a.type().is_uint():
         return rounded
-    unsigned = hl.UInt(a.type().bits())
-    negative = hl.cast(a.type(), hl.cast(unsigned, hl.i32(0)) - hl.cast(unsigned, a))
-    return hl.select(b == like(b, -1), negative, rounded)
+    return hl.select(b == like(b, -1), negative(a), rounded)
 
 
 def divisor(b: Expr) -> Expr:

@@ -116,7 +116,7 @@ def _check_slice(op: Op) -> None:
 def _position(chosen: Value, index: Sequence[Index], extent: int) -> Index:
     """Return an index that depends on data, counted from the front.
 
-    ONNX does not say what an index out of range reads; it reads the nearest element.
+    ONNX does not say what an index out of range reads; it reads the nearest element of the index modulo 2^32.
     """
     expression = chosen.at(index)
     if not chosen.kind.is_unsigned:
@@ -252,7 +252,9 @@ def _space_to_depth(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]
 
 def _trilu(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
     source, kind = given(operands, 0), op.result_kind()
-    [by] = op.numbers(1, "k") or (0,)
+    rows, columns = op.shape(0)[-2:]
+    [given_by] = op.numbers(1, "k") or (0,)
+    by = min(max(given_by, -rows), columns)  # beyond the corners all diagonals are alike
     upper = bool(op.attribute("upper", 1))
 
     def element(index: At) -> Any:

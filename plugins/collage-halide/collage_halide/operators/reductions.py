@@ -8,13 +8,15 @@ from types import MappingProxyType
 from typing import Any
 
 from collage_halide import hl
+from collage_halide.arithmetic import product
 from collage_halide.elements import FLOATS, NUMBERS, ElementType
 from collage_halide.errors import Refused
 from collage_halide.indices import Index
 from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
-from collage_halide.scope import Scope
+from collage_halide.scope import Body, Scope
+from collage_halide.stages import Stage
 from collage_halide.values import CHEAP, DEAR, Value
 
 At = tuple[Index, ...]
@@ -67,10 +69,36 @@ def over(
     along = all(extent == 1 for extent in row[axes[-1] :])
     reduced = [merged.shape[axis] for axis in places]
     split = row if phases == 1 else (*row[:-1], phases, row[-1] // phases)
-    stage = scope.reduced(how, split, reduced, kind, element, along=along, work=work + source.cost)
+    stage = _in_pieces(scope, how, split, reduced, kind, element, along=along, work=work + source.cost)
     if phases == 1:
         return stage
     return scope.moved(row, stage.kind, lambda at: stage.at((*at[:-1], at[-1] % phases, at[-1] // phases)))
+
+
+def _in_pieces(
+    scope: Scope,
+    how: str,
+    row: Sequence[int],
+    extents: Sequence[int],
+    kind: ElementType,
+    body: Body,
+    *,
+    along: bool,
+    work: int,
+) -> Stage:
+    """Reduce; where there are fewer results than threads, in pieces that run in parallel, and these afterwards."""
+    axis, pieces = scope.pieces(how, row, extents, work)
+    if pieces == 1:
+        return scope.reduced(how, row, extents, kind, body, along=along, work=work)
+    length = extents[axis] // pieces
+
+    def of_piece(at: At, own: At) -> Expr:
+        return body(at[1:], (*own[:axis], at[0] * length + own[axis], *own[axis + 1 :]))
+
+    shorter = [*extents[:axis], length, *extents[axis + 1 :]]
+    parts = scope.reduced(how, (pieces, *row), shorter, kind, of_piece, along=along, work=work)
+    parts.apart = True
+    return scope.reduced(how, row, (pieces,), kind, lambda at, own: parts.at((*own, *at)), along=False)
 
 
 def _axes(op: Op) -> tuple[int, ...]:
@@ -245,14 +273,13 @@ def _group_normalization(scope: Scope, op: Op, operands: Operands) -> Sequence[V
     members = shape[1] // groups
     parts = source.reshaped((shape[0], groups, members, *shape[2:]))
     less, inverse, _ = standardised(scope, parts, range(2, len(parts.shape)), op.number("epsilon", 1e-5))
-    channel = (groups, members, *(1,) * (len(shape) - 2))
+    per_group = op.shape(1) == (groups,)  # before opset 21
+    channel = (groups, 1 if per_group else members, *(1,) * (len(shape) - 2))
     scale, bias = (given(operands, place).reshaped(channel) for place in (1, 2))
     return [_scaled(scope, op, less, inverse, scale, bias).reshaped(shape)]
 
 
 def _check_group_normalization(op: Op) -> None:
-    if op.shape(1) != (op.shape(0)[1],):
-        raise Refused("GroupNormalization with a scale per group, as before opset 21")
     if 0 in op.shape(0):
         raise Refused("GroupNormalization of an empty tensor")
 
@@ -344,7 +371,7 @@ REDUCTIONS: Mapping[str, Operator] = MappingProxyType(
         "ReduceMin": _reduced("min", types=NUMBERS),
         "ReduceProd": _reduced("prod"),
         "ReduceSum": _reduced("sum"),
-        "ReduceSumSquare": _reduced("sum", lambda x: x * x),
+        "ReduceSumSquare": _reduced("sum", lambda x: product(x, x)),
         "Softmax": _softmax(logarithm=False),
     }
 )

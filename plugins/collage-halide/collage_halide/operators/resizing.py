@@ -59,16 +59,14 @@ def axes_of(op: Op) -> list[Axis]:
     chosen = [axis % len(shape) for axis in op.attribute("axes") or range(len(shape))]
     scales, sizes, roi = (op.constant(place) for place in (2, 3, 1))
     mode = op.attribute("coordinate_transformation_mode", "half_pixel")
-    if op.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Refused("Resize that keeps the aspect ratio")
+    if scales is not None and scales.size:
+        factors = [float(np.float32(each)) for each in scales.reshape(-1)]
+    elif sizes is not None and sizes.size:
+        factors = _factors(op, [int(each) / shape[axis] for each, axis in zip(sizes.reshape(-1), chosen, strict=True)])
+    else:
+        raise Refused("Resize without scales and sizes")
     found = []
-    for place, axis in enumerate(chosen):
-        if scales is not None and scales.size:
-            scale = float(np.float32(scales.reshape(-1)[place]))
-        elif sizes is not None and sizes.size:
-            scale = result[axis] / shape[axis]
-        else:
-            raise Refused("Resize without scales and sizes")
+    for place, (axis, scale) in enumerate(zip(chosen, factors, strict=True)):
         ends = (0.0, 1.0)
         if mode == "tf_crop_and_resize" and roi is not None and roi.size:
             ends = (float(roi.reshape(-1)[place]), float(roi.reshape(-1)[place + len(chosen)]))
@@ -76,6 +74,14 @@ def axes_of(op: Op) -> list[Axis]:
             continue
         found.append(_axis(op, axis, shape[axis], result[axis], scale, mode, ends))
     return found
+
+
+def _factors(op: Op, wanted: list[float]) -> list[float]:
+    """Return by what axes are scaled that are to have given sizes: all by one number, if these are limits."""
+    policy = op.attribute("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return wanted
+    return [min(wanted) if policy == "not_larger" else max(wanted)] * len(wanted)
 
 
 def _axis(op: Op, axis: int, extent: int, result: int, scale: float, mode: str, ends: tuple[float, float]) -> Axis:
