@@ -164,7 +164,7 @@ def race_page(report: Mapping[str, Any]) -> str:
     how = (
         "Each group as a model of its own, on inputs that its model computes: the best plan of ONNX Runtime and "
         "OpenVINO that `collage optimize` finds (`libraries`), these toolchains alone, and Halide's kernel, by "
-        f"`benchmarks/judge`: {rounds_said(report['protocol'])}, each contender in a process of its own. The base of a "
+        f"`benchmarks/judge`, each contender in a process of its own: {rounds_said(report['protocol'])}. The base of a "
         f"ratio is the fastest that is not Halide. Intervals with a half-width above {HALF_WIDTH:.0%} count for none."
     )
     rows = []

@@ -12,6 +12,9 @@ import pytest
 
 from collage.devices.this_host import this_host
 from collage_core.contract import Artifact, Buffer, RunContext, Target, Unsupported, content_hash
+from collage_core.errors import LoweringError
+from collage_halide import hl, lower
+from collage_halide.compile import compiled
 from collage_halide.lower import KERNEL, RUNTIME
 from collage_halide.plugin import plugin
 from collage_testing.kit.elsewhere import python
@@ -171,6 +174,27 @@ def test_a_variant_is_built_alone(kernels: HostKernels) -> None:
     answer = plugin.collage_lower(EXACT, rows().function, kernels.build(variant=name))
     assert not isinstance(answer, Unsupported)
     assert [each.variant for each in answer] == [name]
+
+
+def test_a_variant_that_does_not_compile_is_no_other_variant(
+    kernels: HostKernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+
+    def failing_once(*arguments: Any) -> bytes:
+        if not failed:
+            failed.append("once")
+            raise hl.HalideError("it does not")
+        return compiled(*arguments)
+
+    monkeypatch.setattr(lower, "compiled", failing_once)
+    answer = plugin.collage_lower(EXACT, rows().function, kernels.build(variant="kept-4"))
+    assert not isinstance(answer, Unsupported)
+    with pytest.raises(LoweringError, match="it does not"):
+        list(answer)
+
+    failed.clear()
+    assert kernels.lowered(rows(), variants=1)[0].variant != "kept-4"
 
 
 def test_the_plugin_imports_without_the_library_and_asks_for_it() -> None:

@@ -197,18 +197,18 @@ def test_infinities_at_the_edge_do_not_reach_points_outside(kernels: HostKernels
 def test_no_point_is_read_outside_the_input(strange: float, mode: str, padding: str, kernels: HostKernels) -> None:
     """Behind a convolution, too, where LLVM takes for granted that there is no such number."""
     what = written(
-        "g (float[1,2,5,6] x, float[1,1,12,2] grid) => (float[1,2,12,1] y, float[1,1,12,1] z) {"
-        " moved = Transpose<perm=[0,3,2,1]>(grid) mixed = Conv(moved, w) again = Transpose<perm=[0,2,3,1]>(mixed)"
-        f' y = GridSample<mode="{mode}",padding_mode="{padding}">(x, again) z = ReduceSum<axes=[1]>(y) }}',
+        "g (float[1,2,5,6] x, float[1,1,12,2] grid) => (float[1,2,1,12] y) {"
+        " moved = Transpose<perm=[0,3,1,2]>(grid) mixed = Conv(moved, w) again = Transpose<perm=[0,2,3,1]>(mixed)"
+        f' y = GridSample<mode="{mode}",padding_mode="{padding}">(x, again) }}',
         {"w": np.eye(2, dtype=np.float32).reshape(2, 2, 1, 1)},
     )
     x = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
     grid = np.zeros((1, 1, 12, 2), np.float32)
     grid[..., ::2, 0], grid[..., ::3, 1] = strange, strange
     for artifact in kernels.lowered(what, variants=9):
-        [y, *_] = kernels.run(what, artifact, {"x": x, "grid": grid})
-        [usual, *_] = kernels.run(what, artifact, {"x": x, "grid": np.zeros_like(grid)})
-        np.testing.assert_array_equal(y[:, :, [1, 5, 7, 11]], usual[:, :, [1, 5, 7, 11]])
+        [y] = kernels.run(what, artifact, {"x": x, "grid": grid})
+        [usual] = kernels.run(what, artifact, {"x": x, "grid": np.zeros_like(grid)})
+        np.testing.assert_array_equal(y[..., [1, 5, 7, 11]], usual[..., [1, 5, 7, 11]])
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's

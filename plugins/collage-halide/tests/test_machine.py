@@ -58,3 +58,12 @@ def test_an_old_halide_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPa
     missing = machine.problem()
     assert missing is not None
     assert "halide>=21.0" in missing.reason
+
+
+@pytest.mark.parametrize(("version", "is_too_old"), [("20.1.0", True), ("21.0.0", False), ("22.0rc1", False)])
+def test_versions_are_compared_by_their_numbers(
+    version: str, is_too_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "version", lambda: version)
+    monkeypatch.setattr(machine, "linker", lambda: ("ld",))
+    assert (machine.problem() is not None) == is_too_old
