@@ -183,6 +183,19 @@ class Executable:
             and spec.dtype not in (None, ir.DataType.STRING)
         )
 
+    @property
+    def made_anew(self) -> frozenset[str]:
+        """Names of outputs of unknown size that each run makes, or views: those handed over and others."""
+        wiring = self._wiring
+        foreign = (value for value in wiring.outputs if wiring.specs[value].kind is ValueKind.FOREIGN)
+        return frozenset(wiring.specs[value].name for value in foreign if wiring.roots[value].producer() is not None)
+
+    def forget(self) -> None:
+        """Let go of values inside the plan that a run made anew, or views; a view may be of an input."""
+        for memory in self._memories.values():
+            for place in memory.places.passing:
+                place.put(None)
+
     def spec(self, value: ir.Value) -> TensorSpec:
         """Return the tensor spec of an input or output."""
         return self._wiring.specs[value]

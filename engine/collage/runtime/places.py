@@ -93,6 +93,7 @@ class Places:
 
     Attributes:
         plans: Offsets of all blocks, by device.
+        passing: Internal places of values that are made anew by each run, wherever their maker has them.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Places:
         self._wiring = schedule.wiring
         self._devices = devices
         self._inside: dict[Place, Buffer] = {}
+        self.passing: list[Buffer] = []
         self.plans: dict[str, ArenaPlan] = {}
         self._arenas: dict[str, Array | DeviceMemory] = {}
         others = schedule.devices[1:]
@@ -190,7 +192,8 @@ class Places:
         if root.const_value is not None and root.producer() is None:
             return self._constant(spec, root.const_value, device)
         if spec.kind is ValueKind.FOREIGN:
-            return Buffer(spec)
+            self.passing.append(Buffer(spec))
+            return self.passing[-1]
         return self._in_arena(spec, device, self.plans[device].offsets[spec.name])
 
     def _constant(self, spec: TensorSpec, tensor: ir.TensorProtocol, device: str) -> Buffer:
@@ -277,34 +280,45 @@ def _given_or_new(spec: TensorSpec, given: Given, new: Callable[[int], Array]) -
         if spec.kind is not ValueKind.PLANNED:
             return Buffer(spec)
         return Buffer(spec, new(spec.nbytes).view(spec.numpy_dtype).reshape(spec.static_shape))
-    if spec.kind is not ValueKind.PLANNED:
-        buffer = Buffer(spec)
-        buffer.put(given)
-        return buffer
+    if spec.kind is ValueKind.PLANNED:
+        _check_fits(spec, given)
+        return Buffer(spec, given)
+    if spec.kind is ValueKind.FOREIGN and spec.dtype not in (None, ir.DataType.STRING):
+        _check_fits(spec, given)
+    buffer = Buffer(spec)
+    buffer.put(given)
+    return buffer
+
+
+def _check_fits(spec: TensorSpec, given: Given) -> None:
+    """Check that kernels can read and write an array at its address; its unknown extents may be any.
+
+    Raises:
+        FeedError: If not.
+    """
+    is_planned = spec.kind is ValueKind.PLANNED
+    extents = None if spec.shape is None else ["?" if extent is None else str(extent) for extent in spec.shape]
+    shape = " of any shape" if extents is None else f"[{', '.join(extents)}]"
+    wanted = f"{spec.numpy_dtype}{shape}, C-contiguous" + (", aligned and writeable" if is_planned else " and aligned")
     if not isinstance(given, np.ndarray):
-        raise FeedError(spec.name, f"bind a NumPy array of {_wanted(spec)}, not {type(given).__name__}")
+        raise FeedError(spec.name, f"bind a NumPy array of {wanted}, not {type(given).__name__}")
     flags = given.flags
-    if (
-        given.dtype != spec.numpy_dtype
-        or given.shape != spec.static_shape
-        or not (flags.c_contiguous and flags.aligned and flags.writeable)
-    ):
-        lacks = [
-            word
-            for word, has in (
-                ("not C-contiguous", flags.c_contiguous),
-                ("not aligned", flags.aligned),
-                ("read-only", flags.writeable),
-            )
-            if not has
-        ]
+    fits = spec.shape is None or (
+        given.ndim == len(spec.shape)
+        and all(extent in (None, own) for extent, own in zip(spec.shape, given.shape, strict=True))
+    )
+    lacks = [
+        word
+        for word, has in (
+            ("not C-contiguous", flags.c_contiguous),
+            ("not aligned", flags.aligned),
+            ("read-only", flags.writeable or not is_planned),
+        )
+        if not has
+    ]
+    if given.dtype != spec.numpy_dtype or not fits or lacks:
         got = ", ".join([f"{given.dtype}{list(given.shape)}", *lacks])
-        raise FeedError(spec.name, f"bind an array of {_wanted(spec)}; got {got}. `run` copies what it is given")
-    return Buffer(spec, given)
-
-
-def _wanted(spec: TensorSpec) -> str:
-    return f"{spec.numpy_dtype}{list(spec.static_shape)}, C-contiguous, aligned and writeable"
+        raise FeedError(spec.name, f"bind an array of {wanted}; got {got}. `run` copies what it is given")
 
 
 def _reshaped(place: Buffer, spec: TensorSpec) -> Buffer:

@@ -73,8 +73,10 @@ class Session:
         self._inputs = {name: Input(buffer, in_place=moves) for name, buffer in self._default.input_buffers.items()}
         self._outputs = [value.name or "" for value in executable.outputs]
         self._handed_over = executable.handed_over
+        self._made_anew = executable.made_anew
         # what may not stay once a run has returned; where there are devices, `device_work` is of the last run
         self._borrowed = [place for place in self._inputs.values() if place.is_referred_to] if moves else []
+        self._moves = moves
         self._lenders = {
             name: Lender(buffer.spec, None if blocks is None else blocks.of(buffer.spec))
             for name, buffer in self._default.output_buffers.items()
@@ -158,19 +160,17 @@ class Session:
             if self._is_all_copied:  # a small model, of which looking at addresses would be a good part
                 return self._copied(values, wanted)
             blocks: dict[str, Block] = {}
+            run = self._default
             try:
                 for name, lender in self._lenders.items():
                     blocks[name] = lender.take()
                 run = self._filled(values, blocks)
                 run.run()
-                results = [self._result(name, run, blocks) for name in wanted]
-                for name in self._handed_over:
-                    run.output_buffers[name].put(None)
-                return results
+                return [self._result(name, run, blocks) for name in wanted]
             finally:
                 for name, block in blocks.items():  # those not lent
                     self._lenders[name].give_back(block)
-                self._let_go()
+                self._let_go(run)
 
     def bind(self, inputs: Mapping[str, Given] | None = None, outputs: Mapping[str, Given] | None = None) -> BoundRun:
         """Fix the memory of a run, so that nothing is copied, checked or locked when it runs.
@@ -296,17 +296,18 @@ class Session:
                 by_name = dict(zip(self._outputs, made, strict=True))
                 made = [by_name[name] for name in wanted]
             handed_over = self._handed_over
-            results = [value if name in handed_over else _copy(value) for name, value in zip(wanted, made, strict=True)]
-            for name in handed_over:
-                self._default.output_buffers[name].put(None)
-            return results
+            return [value if name in handed_over else _copy(value) for name, value in zip(wanted, made, strict=True)]
         finally:
-            self._let_go()
+            self._let_go(self._default)
 
-    def _let_go(self) -> None:
-        """Keep no input that was read by reference."""
+    def _let_go(self, run: BoundRun) -> None:
+        """Keep no input that was read by reference, nor what was made anew: the caller has it, or nobody needs it."""
+        for name in self._made_anew:
+            run.output_buffers[name].put(None)
         for place in self._borrowed:
             place.forget()
+        if self._moves:
+            self._executable.forget()
 
     def _filled(self, values: Sequence[tuple[Input, Any]], blocks: Mapping[str, Block]) -> BoundRun:
         """Return the run that reads these inputs and writes into these blocks."""

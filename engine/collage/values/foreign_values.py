@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from collage.values.plain_numbers import may_become
 from collage_core.errors import FeedError
 from collage_core.ir.values.tensor_spec import TensorSpec
 
@@ -63,7 +64,7 @@ def _array(value: Any, kind: str, spec: TensorSpec) -> Any:
         elif hasattr(value, "dtype"):
             fits = array.dtype == dtype.numpy()
         else:  # numbers and nested lists take the input's type, as those of tensors do
-            fits = array.dtype.kind not in "OUS" and np.can_cast(array.dtype, dtype.numpy(), "same_kind")
+            fits = array.dtype.kind not in "OUS" and may_become(dtype.numpy(), array.dtype)
         if fits:
             return np.array(value, object if dtype == ir.DataType.STRING else dtype.numpy())
     except (TypeError, ValueError, OverflowError) as error:

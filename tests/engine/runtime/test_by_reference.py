@@ -29,10 +29,12 @@ class CountingMock(ExecutingMock):
 
     Attributes:
         bound: Kinds of all inputs and outputs, one set for each binding.
+        buffers: These inputs and outputs.
         takes_references: Whether its kernels can be bound to values of unknown size.
     """
 
     bound: list[set[ValueKind]] = dataclasses.field(default_factory=list)
+    buffers: list[Buffer] = dataclasses.field(default_factory=list)
     takes_references: bool = True
 
     def load(self, target: Target, artifact: Artifact, run: RunContext) -> Kernel | Unsupported:
@@ -45,6 +47,7 @@ class CountingMock(ExecutingMock):
             if ValueKind.FOREIGN in kinds and not self.takes_references:
                 raise KernelError("addresses, please")
             self.bound.append(kinds)
+            self.buffers += [*inputs, *outputs]
             return bind(inputs, outputs, workspace)
 
         kernel.bind = noted  # type: ignore[method-assign]
@@ -278,9 +281,45 @@ def test_what_is_a_view_of_an_output_is_handed_over(parsed: Callable[[str], ir.M
     assert toolchain.bound == [], "it is passed by reference"
     for turn, y in enumerate(held):
         np.testing.assert_allclose(y, (x + turn).sum(0, keepdims=True), rtol=1e-6)
-    alive = [weakref.ref(array) for array in (x, *held)]
+    alive = [weakref.ref(array) for each in (x, *held) for array in (each, each.base) if array is not None]
     del x, y, held
     assert [each() for each in alive] == [None] * len(alive)
+
+
+def test_what_passes_between_kernels_is_kept_no_longer_than_the_run(model: ir.Model) -> None:
+    toolchain = CountingMock()
+    names = [node.name or "" for node in model.graph]
+    executable = toolchain.build(partition(model, [[name] for name in names])).by_reference()
+    session = Session(executable)
+    feeds = feeds_of(5)
+
+    for found, right in zip(session.run(None, feeds), reference(model, feeds), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+    passed = [buffer for buffer in toolchain.buffers if buffer.spec.kind is ValueKind.FOREIGN]
+    assert {buffer.spec.name for buffer in passed} == {"x", "past", "s", "y", "z"}
+    assert [buffer.value for buffer in passed] == [None] * len(passed)
+
+
+def test_nothing_of_a_run_that_fails_is_kept(model: ir.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second output's kernel fails once the first one's has put what it made."""
+    names = [node.name or "" for node in model.graph]
+    executable = ExecutingMock().build(partition(model, [names[:2], names[2:]])).by_reference()
+    session = Session(executable)
+    put: list[weakref.ref[Any]] = []
+    first, second = session._default.steps
+
+    def failing() -> None:
+        first.call()
+        put.append(weakref.ref(session._default.output_buffers["y"].value))
+        raise RuntimeError("no more")
+
+    monkeypatch.setattr(session._default, "call", failing)
+    with pytest.raises(KernelError, match="no more"):
+        session.run(None, feeds_of(5))
+
+    assert second.name
+    assert [each() for each in put] == [None]
 
 
 def test_what_was_set_is_there_again_after_a_run(model: ir.Model) -> None:

@@ -10,6 +10,8 @@ import onnx_ir as ir
 import pytest
 
 from collage_core.errors import FeedError
+from collage_core.ir.values.size_range import SizeRange
+from collage_core.ir.values.symbolic_sizes import say_sizes
 from tests.engine.runtime.mocks import ExecutingMock, partition
 from tests.engine.runtime.running import X
 
@@ -59,6 +61,29 @@ def test_arrays_that_do_not_fit_cannot_be_bound(parsed: Parse, inputs: Any, outp
 
     with pytest.raises(FeedError, match=reason):
         executable.bind(inputs, outputs)
+
+
+@pytest.mark.parametrize(
+    ("x", "reason"),
+    [
+        (X.astype(np.float64), r"bind an array of float32\[\?, 3\], C-contiguous and aligned; got float64\[2, 3\]"),
+        (X.T.copy().T, "not C-contiguous"),
+        (np.zeros((2, 4), np.float32), r"got float32\[2, 4\]"),
+        (np.zeros(3, np.float32), r"got float32\[3\]"),
+        (X.tolist(), "not list"),
+    ],
+)
+def test_arrays_of_unknown_size_are_looked_at_too_since_kernels_read_them_at_their_address(
+    parsed: Parse, x: Any, reason: str
+) -> None:
+    model = parsed("g (float[n,3] x) => (float[n,3] y) { y = Neg(x) }")
+    say_sizes(model.graph.inputs[0], (SizeRange(1, 40, 8), 3))
+    executable = ExecutingMock().build(partition(model)).by_reference()
+
+    with pytest.raises(FeedError, match=reason):
+        executable.bind({"x": x})
+    for right in (X, np.broadcast_to(X, X.shape)):  # a read-only array is read as well
+        np.testing.assert_array_equal(executable.bind({"x": right}).run()[0], -X)
 
 
 MEMORY = np.zeros(64, np.float32)

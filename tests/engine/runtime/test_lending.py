@@ -20,8 +20,11 @@ from hypothesis import strategies as st
 from collage.runtime import session as session_module
 from collage.runtime.calling.lending import IDLE_BLOCKS, LENT_BYTES
 from collage.runtime.session import Session
+from collage.runtime.shapes.ranged_session import RangedSession
 from collage_core.contract import BoundCall, Buffer
 from collage_core.errors import KernelRunError
+from collage_core.ir.values.size_range import SizeRange
+from collage_core.ir.values.symbolic_sizes import say_sizes
 from collage_testing.kit import FakeDevice
 from tests.engine.runtime.fakes import build, on, split
 from tests.engine.runtime.mocks import ExecutingMock, MockKernel, partition
@@ -359,3 +362,21 @@ def test_eight_threads_hold_their_results_for_random_times(parsed: Parse, part: 
         thread.join()
     assert not wrong
     assert session.output_bytes <= 2 * IDLE_BLOCKS * NBYTES
+
+
+def test_a_small_result_of_a_plan_for_a_range_holds_no_large_block(parsed: Parse) -> None:
+    model = parsed("g (float[n,4] x) => (float[n,4] y) { a = Neg(x) y = Neg(a) }")
+    say_sizes(model.graph.inputs[0], (SizeRange(1, 4096, 8), 4))
+    session = RangedSession(ExecutingMock().build(partition(model)))
+    large = np.zeros((4096, 4), np.float32)
+    held: list[Array] = []
+
+    for turn in range(40):
+        session.run(None, {"x": large})
+        held += session.run(None, {"x": np.full((5 + turn % 7, 4), turn, np.float32)})
+
+    assert session.output_bytes <= 2 * sum(y.nbytes for y in held) + 8 * large.nbytes
+    for turn, y in enumerate(held):
+        np.testing.assert_array_equal(y, np.full((5 + turn % 7, 4), turn, np.float32))
+    held.clear()
+    assert session.output_bytes <= 8 * large.nbytes

@@ -88,6 +88,23 @@ def test_anything_like_an_array_can_be_fed(parsed: Parse, value: Any) -> None:
     np.testing.assert_array_equal(session.run(None, {"x": value})[0], -X)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", "uint64", "float"])
+def test_lists_of_numbers_take_the_dtype_of_the_input(parsed: Parse, dtype: str) -> None:
+    session = session_of(parsed(f"g ({dtype}[2] x) => ({dtype}[2] y) {{ y = Add(x, x) }}"))
+
+    [y] = session.run(None, {"x": [3, 60]})
+
+    np.testing.assert_array_equal(y, np.array([6, 120], "float32" if dtype == "float" else dtype), strict=True)
+
+
+@pytest.mark.parametrize("value", [[0, 256], [-1, 0], [0.5, 1.0], [None, 1]], ids=str)
+def test_lists_of_what_does_not_fit_the_dtype_of_the_input_are_refused(parsed: Parse, value: Any) -> None:
+    session = session_of(parsed("g (uint8[2] x) => (uint8[2] y) { y = Add(x, x) }"))
+
+    with pytest.raises(FeedError, match=r"'x': expected uint8\[2\]"):
+        session.run(None, {"x": value})
+
+
 def test_low_precision_inputs(parsed: Parse) -> None:
     session = session_of(parsed("g (bfloat16[2,3] x) => (bfloat16[2,3] y) { y = Neg(x) }"))
     x = X.astype(ml_dtypes.bfloat16)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from collage.values.foreign_values import expected_foreign, fitted_foreign
+from collage.values.plain_numbers import may_become
 from collage_core.contract import Buffer, TensorSpec, ValueKind
 from collage_core.errors import FeedError
 
@@ -156,7 +157,7 @@ def _as_array(value: Any, spec: TensorSpec) -> Array:
             return np.from_dlpack(value)
         array = np.asarray(value)
         typed = hasattr(value, "dtype")  # a NumPy scalar, or another library's array
-        if typed or spec.dtype == ir.DataType.STRING or not np.can_cast(array.dtype, spec.numpy_dtype, "same_kind"):
+        if typed or spec.dtype == ir.DataType.STRING or not may_become(spec.numpy_dtype, array.dtype):
             return array
         return np.asarray(value, spec.numpy_dtype)
     except (TypeError, ValueError, OverflowError, BufferError, RuntimeError) as error:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from collage.runtime.calling.lending import Array, Blocks
 from collage.runtime.executable import Executable
-from collage.runtime.places import Reserve, grown
+from collage.runtime.places import Reserve
 from collage_core.contract import TensorSpec, ValueKind
 
 
@@ -43,19 +43,19 @@ class SharedMemory:
 
 
 class SharedBlocks:
-    """Blocks that a plan for a range of sizes lends its outputs in, each of the largest size so far."""
+    """Blocks that a plan for a range of sizes lends its outputs in.
+
+    Sizes between two powers of two share blocks of the larger one, so a result that is held takes less than twice its
+    size. Idle blocks of all sizes of an output together take less than eight times the largest one.
+    """
 
     def __init__(self) -> None:
-        self._blocks: dict[str, Blocks] = {}
+        self._blocks: dict[tuple[str, int], Blocks] = {}
 
     def of(self, spec: TensorSpec) -> Blocks:
-        """Return blocks for an output."""
-        known = self._blocks.get(spec.name)
-        if known is None:
-            known = self._blocks[spec.name] = Blocks(spec.nbytes)
-        elif known.nbytes < spec.nbytes:
-            known = self._blocks[spec.name] = Blocks(grown(known.nbytes, spec.nbytes))
-        return known
+        """Return blocks for an output, which is not empty."""
+        nbytes = 1 << (spec.nbytes - 1).bit_length()
+        return self._blocks.setdefault((spec.name, nbytes), Blocks(nbytes))
 
     @property
     def live_bytes(self) -> int:

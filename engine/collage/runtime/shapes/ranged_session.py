@@ -21,13 +21,11 @@ from typing import Any, Final
 import numpy as np
 
 from collage.errors import OutsideRangeWarning
-from collage.runtime.calling.lending import LENT_BYTES
 from collage.runtime.calling.shared_memory import SharedBlocks, SharedMemory
 from collage.runtime.executable import Executable
 from collage.runtime.kernels.reports import SessionReport
 from collage.runtime.session import NodeArg, Session, described_value
 from collage.runtime.shapes.choosing_session import ChoosingSession, shape_given
-from collage_core.contract import ValueKind
 from collage_core.errors import FeedError, KernelError, MemoryNeededError
 from collage_core.ir.values.size_range import SizeRange
 from collage_core.ir.values.symbolic_sizes import shape_at, size_symbols
@@ -174,9 +172,6 @@ class RangedSession(ChoosingSession):
         """
         largest = self._executable.at(sizes)
         self._shared.places(largest)
-        for spec in map(largest.spec, largest.outputs):
-            if spec.kind is ValueKind.PLANNED and spec.nbytes >= LENT_BYTES:
-                self._blocks.of(spec)
         return largest.arenas["cpu"]
 
     def _referring(self) -> Session | None:
@@ -203,7 +198,8 @@ class RangedSession(ChoosingSession):
             session = self._kept.pop(sizes, None)
             if session is None:
                 executable = self._executable.at(dict(zip(self._symbols, sizes, strict=True)))
-                session = Session(executable, shared=self._shared, blocks=self._blocks)
+                with self._shared.lock:  # a kernel may be bound to no other memory while it runs
+                    session = Session(executable, shared=self._shared, blocks=self._blocks)
                 most = min(_KEPT_SIZES, _KEPT_STEPS // max(1, len(session.bound_steps)))
                 while self._kept and len(self._kept) >= most:
                     gone, _ = self._kept.popitem(last=False)  # the one not used for longest
