@@ -127,7 +127,7 @@ def lazy_search(
             afterwards is excluded.
         allow: Decides which candidates may be used; all if absent.
         limits: Limits of each search.
-        stop: Called before each measurement. Takes effect once the measured candidates make a plan.
+        stop: Called before each measurement; whether nothing more is measured, though there may be no plan yet.
         gain: Nothing is measured for less than this share of the best measured plan, by the mean of what the sets
             of estimates say can be saved.
         worth: Nothing is measured whose own part in that is less than this share of the best measured plan.
@@ -157,7 +157,7 @@ def lazy_search(
         if not asked and (more := _searched(ideas, len(ideas))):
             searches += more
             continue
-        if not asked or (best is not None and stop()):
+        if not asked or stop():
             break
         measure(asked)
         table.learn(asked)
@@ -305,7 +305,7 @@ def _promising(ideas: Sequence[_Idea], best: SearchResult | None) -> tuple[list[
     found = [
         _Promise((total_us - idea.total_us) / len(ideas), idea, lacking)
         for idea in ideas
-        if (lacking := idea.lacking) and idea.total_us <= total_us
+        if (lacking := idea.lacking) and math.isfinite(idea.total_us) and idea.total_us <= total_us
     ]
     return found, sum(promise.saving_us for promise in found)
 

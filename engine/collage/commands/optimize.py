@@ -234,7 +234,8 @@ class _Optimization:
         self._explored_at = self._environment.budget.clock()
         self._notes += found.notes
         if self._options.search == "ilp" and given is None:
-            self._notes.append(certified(found.explored.pool, found.explored.result.total_us))
+            pool = found.explored.pool  # where lower precision is tried, it has more than the search had
+            self._notes.append(certified(pool, pool.engine().run().total_us))
         self._progress.stage(_STAGES["timing whole plans"])
         with self._clock.phase("refine"):
             raced = self._racing.timed(found.explored, found.plans)

@@ -96,8 +96,8 @@ def _left_out(exploration: Exploration) -> tuple[str, ...]:
         named = ", ".join(repr(pool.graph.names[group.bit_length() - 1]) for group in apart[:_GROUPS_NAMED])
         said.append(f"{len(apart)} quantised operators fall apart: no toolchain runs them whole ({named})")
     said += [
-        f"{name} hung on the first {HANGS} candidates that were tried; {count} others were not"
-        for name, count in sorted(exploration.given_up.items())
+        f"{name} hung on the first {HANGS} candidates that were tried; {len(others)} others were not"
+        for name, others in sorted(exploration.given_up.items())
     ]
     if exploration.skipped:
         said.append(f"the budget ended before {exploration.skipped} measurements")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.source import MeasuringCostSource
@@ -62,7 +62,7 @@ class Exploration:
         ran_s: Seconds that candidates ran to be selected.
         well: Targets that came to something.
         hangs: On how many candidates each target hung before it came to something.
-        given_up: How many candidates were not measured of each target that did nothing but hang.
+        given_up: Keys of what was not measured of each target that did nothing but hang, by its name.
         began: When it began, by `time.monotonic`.
         history: The best plan over time, whenever it changed.
     """
@@ -76,7 +76,7 @@ class Exploration:
     ran_s: float = 0.0
     well: frozenset[str] = frozenset()
     hangs: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    given_up: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    given_up: Mapping[str, frozenset[Hashable]] = dataclasses.field(default_factory=dict)
     began: float = dataclasses.field(default_factory=time.monotonic)
     history: tuple[BestSoFar, ...] = ()
 

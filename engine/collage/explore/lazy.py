@@ -24,7 +24,7 @@ from collage.explore.regions import moved_regions, placed_regions, shifted_regio
 from collage.explore.searching import merged_on
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
-from collage_core.search import SearchResult
+from collage_core.search import SearchResult, SearchTarget
 
 _ROUNDS = 3
 """Rounds of proposing by what was learnt, for each in which neighbours may be joined: a border moves by an operator in
@@ -52,8 +52,11 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     knowledge = probed(with_profiles(knowledge, wholes))
     knowledge, cuts = _proposed_anew(knowledge)
     knowledge = _around(_improved(knowledge))
-    knowledge = knowledge.after(covered(knowledge.exploration, cuts))
-    explored = concluded(knowledge.exploration)
+    exploration = covered(knowledge.exploration, cuts)
+    if exploration.pool is not knowledge.exploration.pool:  # there was no plan, so there was nothing to improve
+        knowledge, _ = _proposed_anew(knowledge.after(exploration))
+        exploration = _around(_improved(knowledge)).exploration
+    explored = concluded(exploration)
     return dataclasses.replace(explored, result=dataclasses.replace(explored.result, method="lazy"))
 
 
@@ -65,6 +68,7 @@ def _left_to_others(knowledge: Knowledge, wholes: Sequence[CandidateKernel]) -> 
     exploration = knowledge.exploration
     pool, graph = exploration.pool, exploration.graph
     taken: dict[str, int] = {}
+    targets = {rule.target.name: SearchTarget.of(rule.target) for rule in exploration.setup.rules}
     for candidate in wholes:
         if candidate.target.mixable and pool.selected_us(candidate) is not None:
             taken[candidate.target.name] = taken.get(candidate.target.name, 0) | candidate.sub_graph.nodes
@@ -77,6 +81,7 @@ def _left_to_others(knowledge: Knowledge, wholes: Sequence[CandidateKernel]) -> 
                 for c in pool
                 if c.target.name != name
                 and c.target.mixable
+                and SearchTarget.of(c.target).mixes_with(targets[name])
                 and c.sub_graph.nodes & rest
                 and is_operator(exploration, c)
             ]

@@ -84,7 +84,7 @@ def measured(
                 setup.progress.advance()
             # what is known costs nothing: where several were measured at once, more are known than one run would try
             elif hangs.get(name, 0) >= HANGS and name not in well and not needed and not known:
-                given_up[name] = given_up.get(name, 0) + 1
+                given_up[name] = given_up.get(name, frozenset()) | {key}
                 setup.progress.advance()
             else:
                 reached.append(key)

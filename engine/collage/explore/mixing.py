@@ -77,11 +77,12 @@ class _AskingOptimistically(_Asking):
 
 def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:
     """Run the lazy search; the plan is None if nothing that was measured covers the graph."""
-    asking, pool = _Asking(knowledge), knowledge.exploration.pool
+    asking, pool, given_up = _Asking(knowledge), knowledge.exploration.pool, knowledge.exploration.given_up
 
     def allow(candidate: SearchCandidate) -> bool:
-        # what all in one kernel costs was measured, or is not to be
-        return candidate.nodes != pool.whole or not isinstance(asking.cost(candidate), Unmeasured)
+        # what all in one kernel costs was measured, or is not to be; a target that hangs is asked for nothing more
+        is_asked_for = candidate.nodes != pool.whole and candidate.target not in given_up
+        return is_asked_for or not isinstance(asking.cost(candidate), Unmeasured)
 
     return _searched(asking, allow, gain=_GAIN * knowledge.noise, worth=_WORTH * knowledge.noise)
 
@@ -96,7 +97,11 @@ def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> tupl
         near: Kernels near to those of the best plan, in the pool.
     """
     asking, pool = _AskingOptimistically(knowledge), knowledge.exploration.pool
-    named = {(each.target.name, each.sub_graph.nodes) for each in near if each.sub_graph.nodes != pool.whole}
+    named = {
+        (each.target.name, each.sub_graph.nodes)
+        for each in near
+        if each.sub_graph.nodes != pool.whole and each.target.name not in knowledge.exploration.given_up
+    }
 
     def allow(candidate: SearchCandidate) -> bool:
         return (candidate.target, candidate.nodes) in named or not isinstance(asking.cost(candidate), Unmeasured)

@@ -30,7 +30,7 @@ def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[Candidate
     graph, pool = exploration.graph, exploration.pool
     rules = {rule.target.name: rule for rule in exploration.setup.rules if rule.target.mixable}
     operators = _operators(exploration)
-    times = {name: _times_us(exploration, beliefs, name, operators) for name in rules}
+    times = _times_us(exploration, beliefs, list(rules), operators)
     devices = {name: rule.target.device for name, rule in rules.items()}
     problem = pool.problem()
     found: dict[tuple[str, int], CandidateKernel] = {}
@@ -143,21 +143,30 @@ def _operators(exploration: Exploration) -> list[int]:
     return sorted([*single, *(graph.completed(group) for group in groups)], key=lowest_bit)
 
 
-def _times_us(exploration: Exploration, beliefs: Beliefs, name: str, operators: Sequence[int]) -> list[Cost]:
-    pool, proposals = exploration.pool, exploration.proposed.by_target.get(name)
-    if proposals is None:
-        return [INVALID] * len(operators)
+def _times_us(
+    exploration: Exploration, beliefs: Beliefs, names: Sequence[str], operators: Sequence[int]
+) -> dict[str, list[Cost]]:
+    """Return what operators are believed to take on targets; infinite where one does not take it, or it failed alone.
+
+    An operator that failed alone on all of them counts as if it had not: it may be right inside a larger kernel.
+    """
+    pool, needs_kernel = exploration.pool, exploration.graph.needs_kernel
     failed = {
-        c.sub_graph.nodes & exploration.graph.needs_kernel
+        (c.target.name, c.sub_graph.nodes & needs_kernel)
         for c in pool
-        if c.target.name == name and pool.rejection(c) is not None
+        if c.target.name in names and pool.rejection(c) is not None
     }
-    return [
-        INVALID
-        if nodes & ~proposals.covered or nodes & exploration.graph.needs_kernel in failed
-        else sum(beliefs.node_us(name, node) for node in iterate_bits(nodes))
-        for nodes in operators
-    ]
+    times: dict[str, list[Cost]] = {name: [INVALID] * len(operators) for name in names}
+    for at, nodes in enumerate(operators):
+        taking = [
+            name
+            for name in names
+            if (proposals := exploration.proposed.by_target.get(name)) is not None and not nodes & ~proposals.covered
+        ]
+        right = [name for name in taking if (name, nodes & needs_kernel) not in failed]
+        for name in right or taking:
+            times[name][at] = sum(beliefs.node_us(name, node) for node in iterate_bits(nodes))
+    return times
 
 
 def _regions(

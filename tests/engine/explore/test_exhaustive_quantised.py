@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pytest
 
 from collage.explore.exhaustive import explore_exhaustively
-from collage.explore.exploration import Explored
+from collage.explore.exploration import ExplorationSetup, Explored
+from collage.explore.lazy import explore_lazily
 from collage.measure.wire.outcomes import Failed, Stage
+from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule, propose, target_rule
 from collage_core.contract import Joins
 from collage_core.errors import NoCoverError
@@ -20,6 +23,8 @@ from collage_core.registry import Toolchain
 from collage_testing import MockToolchain
 from tests.core.fusion.qdq import QdqBuilder
 from tests.engine.exploring import FakeSource, Truth, a_target, empty_pool, rule_of, setup_of
+
+Explore: TypeAlias = Callable[[ExplorationSetup, CandidatePool], Explored]
 
 A, B = a_target("a"), a_target("b")
 
@@ -37,9 +42,11 @@ GRAPH = two_products()
 FIRST, SECOND = quantised_groups(GRAPH)
 
 
-def explored(truth: Truth, rules: Sequence[TargetRule]) -> tuple[Explored, list[tuple[str, int]]]:
+def explored(
+    truth: Truth, rules: Sequence[TargetRule], explore: Explore = explore_exhaustively
+) -> tuple[Explored, list[tuple[str, int]]]:
     source = FakeSource(truth)
-    found = explore_exhaustively(setup_of(source, rules), empty_pool(GRAPH, source))
+    found = explore(setup_of(source, rules), empty_pool(GRAPH, source))
     return found, [(chosen.target, chosen.nodes) for chosen in found.result.candidates]
 
 
@@ -76,6 +83,18 @@ def test_what_fails_whole_when_it_is_measured_falls_apart() -> None:
 
     assert [nodes for _, nodes in path if not nodes & FIRST] == [0b1, SECOND]
     assert any(sentence.startswith("1 quantised operators fall apart") for sentence in found.left_out)
+
+
+@pytest.mark.guards("nobody takes a quantised operator whole, or nobody gets it right")
+def test_what_comes_apart_is_searched_lazily_like_anything_else() -> None:
+    def truth(candidate: CandidateKernel) -> float | Failed:
+        if not FIRST & ~candidate.sub_graph.nodes:
+            return Failed(stage=Stage.CHECK, reason="wrong numbers")
+        return 100.0 + candidate.sub_graph.nodes.bit_count()
+
+    _, path = explored(truth, [rule_of(A), rule_of(B)], explore_lazily)
+
+    assert len(path) == 2
 
 
 def test_what_fails_in_pieces_too_is_named() -> None:

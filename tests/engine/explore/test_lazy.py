@@ -299,6 +299,9 @@ def test_a_target_that_hangs_is_given_up() -> None:
 
     assert [name for name, _ in source.measured].count("a") == 4
     assert {name for name, _ in path(found)} == {"b"}
+    [said] = [sentence for sentence in found.left_out if "hung" in sentence]
+    others = int(said.split("; ")[1].split()[0])
+    assert others <= len({found.pool.cache_key(c) for c in found.pool if c.target == A}) - 4
 
 
 def test_a_library_of_single_kernels_takes_the_operators_it_is_best_at() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collage.explore.exhaustive import begun
 from collage.explore.exploration import Exploration
-from collage.explore.regions import moved_regions, shifted_regions
+from collage.explore.learning import knowing_nothing
+from collage.explore.measuring import measured
+from collage.explore.regions import moved_regions, placed_regions, shifted_regions
+from collage.measure.wire.outcomes import Failed, Stage
+from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchCandidate
 from collage_testing import GraphBuilder, chain
@@ -55,6 +59,24 @@ def test_a_kernel_takes_in_what_reads_the_same_value() -> None:
     found = shifted_regions(exploration(graph), [kernel(0b0010)])
 
     assert {each.sub_graph.nodes for each in found} == {0b0011, 0b0110, 0b1010}
+
+
+def test_an_operator_that_fails_alone_everywhere_is_placed_within_larger_kernels() -> None:
+    def truth(candidate: CandidateKernel) -> float | Failed:
+        if candidate.sub_graph.names == ("exp_0",):
+            return Failed(stage=Stage.RUN, reason="not alone")
+        return 1.0
+
+    source = FakeSource(truth)
+    rules = [rule_of(a_target("a")), rule_of(a_target("b"))]
+    found = begun(setup_of(source, rules), empty_pool(GRAPH, source))
+    alone = [c for c in found.pool if c.sub_graph.names == ("exp_0",)]
+    assert len(alone) == 2
+
+    found = measured(found, "measuring one operator", alone)
+
+    regions = placed_regions(found, knowing_nothing(found).beliefs)
+    assert any(region.sub_graph.nodes & 0b100 for region in regions)
 
 
 def test_a_kernel_is_moved_to_every_other_target_that_runs_it() -> None:
