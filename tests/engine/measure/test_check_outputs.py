@@ -123,3 +123,41 @@ def test_what_shows_in_use_only_is_found(way: str, said: str, judge: Callable[[s
         judge(way)
 
     assert said in stopped.value.outcome.reason
+
+
+class TableOfEachRow:
+    """A kernel that reads a table for each row of indices; that of the first row has two entries."""
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer], workspace: Buffer | None) -> BoundCall:
+        [indices], [y] = inputs, outputs
+
+        def run() -> None:
+            if indices.array[0].max() > 1:
+                raise IndexError("the first table has two entries")
+            np.negative(indices.array, out=y.array)
+
+        return run
+
+
+def test_indices_of_one_row_are_not_tried_in_another(tmp_path: Path) -> None:
+    model = onnx_ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]> g (int64[2,3] i) => (int64[2,3] y) { y = Neg(i) }'
+    )
+    indices = np.array([[0, 1, 0], [5, 4, 3]], np.int64)
+    specs = [TensorSpec(name=name, dtype=onnx_ir.DataType.INT64, shape=(2, 3)) for name in ("i", "y")]
+    store, kernel = BlobStore(tmp_path), TableOfEachRow()
+    function = KernelFunction(name="k", model=model, inputs=(specs[0],), outputs=(specs[1],), constants={})
+    right = encode_value(-indices, store)
+    check = OutputCheck([indices], [right], store, function, correct=True, tolerance=Tolerance(), deterministic=False)
+
+    def bound(values: Sequence[Any]) -> Bound:
+        inputs, outputs = (aligned_buffer(specs[0]),), (aligned_buffer(specs[1]),)
+        inputs[0].put(values[0])
+        return Bound(kernel, kernel.bind(inputs, outputs, None), inputs, outputs)
+
+    def another(values: Sequence[Any]) -> Another:
+        second = bound(values)
+        return second, second.call
+
+    first = bound([indices])
+    assert check.as_used(first, first.call, another) == 0

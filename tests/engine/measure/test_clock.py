@@ -136,6 +136,21 @@ def test_a_machine_that_never_rests_is_measured_all_the_same() -> None:
     assert [block.calibration_us for block in measurement.blocks] == [150.0, 110.0]
 
 
+def test_on_a_machine_that_never_rests_a_long_call_is_not_repeated_for_long() -> None:
+    """Each block is one call of two seconds; a kernel has a deadline."""
+    clock = Clock(2e6)
+
+    measurement = time_call(
+        clock.call,
+        protocol(warmup_runs=1, min_samples=2, blocks=2),
+        clock,
+        observe=beside(Calibrations(100.0, 200.0, 400.0, 800.0, 1600.0)),
+    )
+
+    assert measurement.samples_us == (2e6, 2e6)
+    assert clock.calls == 1 + 3  # a third block began before five seconds were over
+
+
 def test_what_takes_little_of_a_block_runs_once_untimed_after_each_calibration() -> None:
     short, long = Clock(100.0), Clock(900.0)
 

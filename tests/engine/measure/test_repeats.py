@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from collage.measure.driver.repeats import LEAST, Repeats
+from collage.measure.driver.repeats import LEAST, Repeats, note_repeat, repeats_of
+from collage.store import MemoryStore
+from tests.engine.store.test_records import KEY
 
 KERNELS = 400
 TIMES = 21
@@ -75,3 +77,13 @@ def test_a_change_is_the_same_in_both_directions_and_the_latest_are_kept() -> No
 
     assert len(long.changes) == 400
     assert long.changes[-1] == pytest.approx(math.log(1.599 / 1.598))
+
+
+@pytest.mark.parametrize("costs_us", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.0)], ids=str)
+def test_what_a_coarse_clock_does_not_see_teaches_nothing(costs_us: tuple[float, float]) -> None:
+    database = MemoryStore()
+
+    note_repeat(database, KEY, *costs_us)
+    assert repeats_of(database, KEY) == Repeats()
+    note_repeat(database, KEY, 1.0, 1.5)
+    assert repeats_of(database, KEY) == Repeats(changes=(math.log(1.5),))

@@ -476,6 +476,26 @@ def test_a_call_site_is_built_with_its_own_weights_and_checked(
     assert "wrong numbers" in multiplied.reason
 
 
+def test_a_call_site_of_several_plans_is_built_once_if_it_is_right(
+    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
+) -> None:
+    source = make()
+    first, alike, wrong = (candidate(graph, node) for node in (0, 1, 3))
+    loaded = source.build(first, check=False)
+    checked = source.build(first)
+    assert isinstance(loaded, Built)
+    assert len(asked) == 2
+
+    assert source.build(first) is source.build(first, check=False) is checked
+    assert len(asked) == 2
+    source.build(alike)
+    source.build(first, "another variant")
+    assert len(asked) == 4
+    for _ in range(2):
+        assert isinstance(source.build(wrong), Failed)
+    assert len(asked) == 6
+
+
 def test_a_worker_that_does_not_start_says_nothing_about_candidates(
     make: Make, graph: DataflowGraph, database: TuningStore, capture: Capture, store: BlobStore
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -36,6 +37,20 @@ def test_a_plugin_that_does_not_import_is_a_refusal_and_is_not_tried_again(store
     assert worker.pid is None
     with pytest.raises(WorkerError, match="no_such_module"):
         worker.ping()
+
+
+def test_a_worker_may_open_as_many_files_as_it_may_ask_for(store: BlobStore) -> None:
+    """Each weight of a model is a file that stays open, and the usual limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+    try:
+        with WorkerPool([SOURCE], store) as pool:
+            pool.worker("faulty").ping()
+            limits = psutil.Process(pool.worker("faulty").pid).rlimit(psutil.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert limits == (hard, hard)
 
 
 def test_leaving_a_pool_kills_its_workers(store: BlobStore) -> None:

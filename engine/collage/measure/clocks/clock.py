@@ -16,6 +16,8 @@ from collage_core.contract import Block, BoundCall, Measurement, Protocol, uncol
 
 _ATTEMPTS = 3
 """Blocks taken at most for each that is wanted."""
+_REPEATING_S = 5.0
+"""Seconds of blocks after which disturbed ones are taken as they are: a kernel has a deadline."""
 _REWARMING = 0.05
 """Share of a block that one untimed call may take: the calibration kernel has used the caches."""
 
@@ -92,8 +94,12 @@ def _blocks(
 ) -> list[_Taken]:
     """Return the least disturbed blocks, in the order taken."""
     taken: list[_Taken] = []
-    before = observe()
-    while len(taken) < _ATTEMPTS * count and sum(block.disturbance < DISTURBED for block in taken) < count:
+    before, late = observe(), clock_ns() + round(_REPEATING_S * 1e9)
+    while len(taken) < count or (
+        len(taken) < _ATTEMPTS * count
+        and sum(block.disturbance < DISTURBED for block in taken) < count
+        and clock_ns() < late
+    ):
         if rewarming:
             call()
         samples_us = _samples(call, each, clock_ns)

@@ -34,12 +34,16 @@ class Limits:
         deadline_s: Seconds its worker may take.
         memory_bytes: Approximate memory its worker may hold.
         deterministic: Whether variants that may give different bits from run to run are skipped.
+        effort: How much a toolchain does to make them fast.
+        variants: How many of them are tried.
     """
 
     tolerance: Tolerance
     deadline_s: float
     memory_bytes: int = 0
     deterministic: bool = False
+    effort: int = 0
+    variants: int = 1
 
 
 def to_record(
@@ -66,6 +70,8 @@ def to_record(
         "deadline_s": limits.deadline_s,
         "seconds": round(seconds, 4),
         "judge": JUDGE,
+        "effort": limits.effort,
+        "variants": limits.variants,
     }
     if isinstance(outcome, Failed) and outcome.reason.startswith(MEMORY_REASON):
         extra["memory_bytes"] = limits.memory_bytes
@@ -203,8 +209,8 @@ def superseded(record: TuningRecord, limits: Limits) -> bool:
     """Return whether a record does not apply under the present limits.
 
     This is so if it failed and could pass now, because more time, more memory or a larger error is allowed, or because
-    another version of the judge found it wrong; if it is about other variants; or if it cannot be decoded, because a
-    later version or another program wrote it.
+    another version of the judge found it wrong; if it is about other variants, or fewer, or such as were made with less
+    effort; or if it cannot be decoded, because a later version or another program wrote it.
     """
     try:
         found = to_outcome(record, limits)
@@ -219,12 +225,20 @@ def _of_other_variants(record: TuningRecord, limits: Limits) -> bool:
     """Return whether the variants wanted now differ from those that were tried.
 
     If the fastest of all variants is deterministic, it is also the fastest deterministic one. The converse does not
-    hold: a run limited to deterministic variants skipped others, or never built them.
+    hold: a run limited to deterministic variants skipped others, or never built them. Likewise what is the best of many
+    counts where few would be tried.
     """
-    only_deterministic = bool(record.extra.get("only_deterministic", False))
-    if limits.deterministic:
-        return record.outcome == "measured" and not (only_deterministic or record.extra.get("deterministic", False))
-    return only_deterministic and not record.reason.startswith((DEADLINE_REASON, *DEADLY_REASONS))
+    extra = record.extra
+    only_deterministic = bool(extra.get("only_deterministic", False))
+    is_deterministic = only_deterministic or bool(extra.get("deterministic", False))
+    if limits.deterministic and record.outcome == "measured" and not is_deterministic:
+        return True
+    fewer = (
+        (only_deterministic and not limits.deterministic)
+        or int(extra.get("effort", limits.effort)) < limits.effort
+        or int(extra.get("variants", limits.variants)) < limits.variants
+    )
+    return fewer and not record.reason.startswith((DEADLINE_REASON, *DEADLY_REASONS))
 
 
 def _may_pass_now(record: TuningRecord, limits: Limits) -> bool:

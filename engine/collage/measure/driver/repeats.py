@@ -81,5 +81,7 @@ def note_repeat(database: TuningStore, key: RecordKey, before_us: float, after_u
         before_us: The first cost.
         after_us: The second.
     """
+    if min(before_us, after_us) <= 0:  # a device's own clock may be too coarse to see a kernel
+        return
     known = repeats_of(database, key).adding(before_us, after_us)
     database.put_document(MachineSpeed.name(key.host, key.threads), known)

@@ -78,4 +78,7 @@ class MeasureSettings:
         if self.by_region and target.is_chosen_by_region:
             allowed = max(KERNEL_ERROR, self.inexact_tolerance.relative)
             tolerance = Tolerance(relative=allowed, mismatched=allowed)
-        return Limits(tolerance, self.deadline_s, self.memory_bytes, self.build.deterministic)
+        build = self.build_for(target)
+        return Limits(
+            tolerance, self.deadline_s, self.memory_bytes, build.deterministic, build.effort, build.max_variants
+        )

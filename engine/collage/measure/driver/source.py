@@ -117,6 +117,7 @@ class MeasuringCostSource(ProfilingCosts):
         self._measurer: Measurer = measurer or pool
         self._kernels = kernels
         self._seen: set[RecordKey] = set()
+        self._built: dict[tuple[CandidateKernel, str | None], Built] = {}
         self.counts = Counts()
 
     def measure(
@@ -181,16 +182,22 @@ class MeasuringCostSource(ProfilingCosts):
     ) -> Built | Refused | Failed:
         """Build one call site, with its own weights, and check it on its own captured values.
 
+        Several plans may have it: what is built and right is not built again.
+
         Args:
             kernel: What, and for whom.
             variant: Name of the variant to build; None for the first that is right.
             check: Whether to check it; otherwise it is loaded only, and nothing is captured.
         """
+        if (kernel, variant) in self._built:
+            return self._built[kernel, variant]
         ask = self._requests.build(kernel.sub_graph, kernel.target, variant, check=check)
         for _ in range(MAX_ATTEMPTS):
             outcome = self._pool.worker(kernel.target.toolchain).build(ask)
             if not is_deadly(outcome):
                 break
+        if check and isinstance(outcome, Built):
+            self._built[kernel, variant] = outcome
         return outcome
 
     def _lacking(

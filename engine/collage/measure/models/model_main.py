@@ -57,7 +57,7 @@ class ModelMain:
         self._channel = channel
         self._memory_bytes = memory_bytes
         self._request = 0
-        self._model: tuple[str, ir.Model] | None = None
+        self._model: tuple[tuple[str, str], ir.Model] | None = None
 
     def serve(self) -> None:
         """Answer requests until the driver disconnects.
@@ -94,8 +94,9 @@ class ModelMain:
 
     def _evaluated(self, ask: AskReference) -> ReferenceValues:
         store = BlobStore(Path(ask.store))
-        if self._model is None or self._model[0] != ask.model.model:
-            self._model = (ask.model.model, decode_function(ask.model, store).model)
+        place = (ask.store, ask.model.model)  # its weights are read there when they are needed
+        if self._model is None or self._model[0] != place:
+            self._model = (place, decode_function(ask.model, store).model)
         encoder = FunctionEncoder(store)
 
         def fallback(model: ir.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

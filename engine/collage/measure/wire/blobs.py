@@ -89,16 +89,15 @@ class BlobStore:
                     view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
                 else:
                     view = memoryview(b"")
+        except FileNotFoundError as error:
+            raise WireError(f"blob {name} is not in {self.directory}; it was deleted, or never sent") from error
         except OSError as error:
-            raise self._lacks(name) from error
+            raise WireError(f"blob {name} in {self.directory} cannot be mapped: {error.strerror or error}") from error
         if name not in self._sound:
             if hashlib.sha256(view).hexdigest() != name:
                 raise WireError(f"blob {name} in {self.directory} was altered: its bytes are not what its name says")
             self._sound.add(name)
         return view
-
-    def _lacks(self, name: str) -> WireError:
-        return WireError(f"blob {name} is not in {self.directory}; it was deleted, or never sent")
 
 
 def drop_pages(value: Any) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
+import resource
 import select
 import signal
 import sys
@@ -91,7 +93,9 @@ class Channel:
 
 
 def prepare_process(*, kernel_kills: bool) -> None:
-    """Set up a process that works for a driver: enable fault dumps and ignore interrupts.
+    """Set up a process that works for a driver: enable fault dumps, ignore interrupts, and allow it many files.
+
+    Each weight of a model is a file of its own, which stays mapped and so open.
 
     Args:
         kernel_kills: Ask Linux to kill this process with the thread that started it, even while a library holds the
@@ -99,5 +103,8 @@ def prepare_process(*, kernel_kills: bool) -> None:
     """
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides what an interrupt means
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS allows fewer than it says
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if kernel_kills and sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -35,6 +35,8 @@ _LARGE_BYTES = 256 << 20
 """Bytes of inputs and outputs beyond which a kernel is not bound a second time, which would double what it takes."""
 _COUNTED = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
 """Operators that write as many results as their values ask for."""
+_INDICES = frozenset({onnx_ir.DataType.INT32, onnx_ir.DataType.INT64, onnx_ir.DataType.UINT32, onnx_ir.DataType.UINT64})
+"""Dtypes of values that may be indices."""
 _OTHER_BITS = "it gave other bits when run again, and --deterministic asks for the same"
 
 
@@ -232,10 +234,11 @@ class OutputCheck:
 def _turned(buffer: Buffer, value: Any) -> Any:
     """Return other values that a kernel takes for an input, if there are.
 
-    A tensor of at least two dimensions is moved by one along its first axis of several elements, but the last one: a
-    row of indices or the corners of a box stay together. Vectors may be shapes and limits, and stay.
+    A tensor of at least two dimensions is moved by one along its first axis of several elements, but the last one: the
+    corners of a box stay together. Vectors may be shapes and limits, and stay. So do integers of 32 and 64 bits: they
+    may be indices, and those of one row out of range in another.
     """
-    if buffer.spec.kind is not ValueKind.PLANNED or np.ndim(value) < 2:
+    if buffer.spec.kind is not ValueKind.PLANNED or np.ndim(value) < 2 or buffer.spec.dtype in _INDICES:
         return value
     array = np.asarray(value)
     axis = next((axis for axis, extent in enumerate(array.shape[:-1]) if extent > 1), None)

@@ -81,8 +81,8 @@ class SqliteDatabase:
             with translated(self._path):
                 if not begin:
                     return work(SqliteSession(self._connection))
-                self._connection.execute(begin)
                 try:
+                    self._connection.execute(begin)  # an interrupt may come while it waits for another writer
                     found = work(SqliteSession(self._connection))
                     self._connection.execute(end)
                 except BaseException:
