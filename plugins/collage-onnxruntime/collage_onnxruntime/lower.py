@@ -27,6 +27,23 @@ from collage_onnxruntime.weights import (
 
 INT8_FLAGS = ("avx512_vnni", "avx_vnni", "amx_int8")
 """Features of a CPU that multiplies 8-bit integers."""
+_INT8_PRODUCTS = frozenset(
+    {
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "QAttention",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    }
+)
+"""Operators that multiply 8-bit integers, or are fused into such. ONNX Runtime's `avx2_weight_s8_to_u8.cc` lists those
+whose weights `session.x64quantprecision` changes.
+"""
 _BLOCKED_OPERATORS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})
 
 _BLOCKED = ("blocked", "ORT_ENABLE_ALL")
@@ -163,7 +180,7 @@ class _Lowering:
         """Return what a machine has to have so that products of 8-bit integers do not saturate."""
         nodes = self._function.model.graph.all_nodes()
         found = [flag for flag in INT8_FLAGS if flag in self._build.host.cpu_flags]
-        if not found or all(node.op_type != "DequantizeLinear" for node in nodes):
+        if not found or all(node.op_type not in _INT8_PRODUCTS for node in nodes):
             return ()
         return (Requirement(kind="isa", name=found[0]),)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import numpy as np
+import pytest
 
 from collage.devices.this_host import this_host
 from collage_core.contract import Artifact, Buffer, KernelFunction, RunContext, Target, Unsupported, content_hash
@@ -100,6 +102,32 @@ def test_an_artifact_asks_for_the_very_version_that_made_it(kernels: HostKernels
     [artifact] = kernels.lowered(written("g (float[4] x) => (float[4] y) { y = Neg(x) }"))
     [library] = [each for each in artifact.requires if each.kind == "library"]
     assert (library.name, library.specifier) == ("onnxruntime", f"=={onnxruntime.__version__}")
+
+
+PRODUCTS = {
+    "y = MatMul(x, w)": (),
+    "d = DequantizeLinear(q, s) y = MatMul(x, d)": ("avx_vnni",),
+    "a, b, c = DynamicQuantizeLinear(x) p = MatMulInteger(a, q, c) y = Cast<to=1>(p)": ("avx_vnni",),
+}
+
+
+@pytest.mark.parametrize("text", PRODUCTS)
+def test_what_multiplies_8_bit_integers_asks_for_a_machine_that_does_not_saturate(
+    text: str, kernels: HostKernels
+) -> None:
+    build = kernels.build(host=dataclasses.replace(this_host(), cpu_flags=frozenset({"avx2", "avx_vnni"})))
+    constants: dict[str, np.ndarray[Any, Any]] = {
+        "w": np.ones((64, 64), np.float32),
+        "q": np.full((64, 64), 127, np.int8),
+        "s": np.array(0.1, np.float32),
+    }
+    used = {name: each for name, each in constants.items() if re.search(rf"\b{name}\b", text)}
+    function = written(f"g (float[3,64] x) => (float[3,64] y) {{ {text} }}", used).function
+
+    answer = plugin.collage_lower(Target(toolchain="onnxruntime", fingerprint="t"), function, build)
+
+    assert not isinstance(answer, Unsupported)
+    assert tuple(each.name for each in next(iter(answer)).requires if each.kind == "isa") == PRODUCTS[text]
 
 
 def test_an_operator_without_a_kernel_is_refused_with_the_librarys_words(kernels: HostKernels) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 from collage_core.contract import Artifact, BuildContext, KernelFunction, Requirement, Target, Unsupported
 from collage_openvino.kernel import BLOB, element_type, one_line, properties, weightless_properties
-from collage_openvino.patterns import cannot_hold
+from collage_openvino.patterns import cannot_hold, deviation
 from collage_openvino.weights import WEIGHTS, read, source_of
 
 _ISA = ("avx512f", "avx2")
 _ISA_OF = {"bf16": ("amx_bf16", "avx512_bf16"), "int8": ("amx_int8", "avx512_vnni", "avx_vnni")}
 """Instructions that a type is multiplied by."""
+_QUANTISED = frozenset({"ConvInteger", "DequantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
+"""Operators that multiply 8-bit integers, or say that others do. Without the instructions their sums saturate."""
 
 
 def lower(core: Any, target: Target, function: KernelFunction, build: BuildContext) -> Iterator[Artifact] | Unsupported:
@@ -34,6 +36,10 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
             return Unsupported(reason)
         if spec.dtype is not None and not element_type(spec.dtype):
             return Unsupported(f"{spec.name!r} is {spec.dtype.name}, which does not cross OpenVINO's boundary")
+    for body in (function.model.graph, *function.model.functions.values()):  # predicates see a call as one node
+        for node in body:
+            if reason := deviation(node, function.model):
+                return Unsupported(reason)
     source = source_of(function.model)
     settings = properties(target, build.threads)
     with tempfile.TemporaryDirectory(dir=build.scratch) as name:
@@ -50,7 +56,10 @@ def lower(core: Any, target: Target, function: KernelFunction, build: BuildConte
         except Exception as error:
             return Unsupported(one_line(error))
     precision = target.option("precision", "f32")
-    isa = [*_ISA, *(flag for kind, flags in _ISA_OF.items() if kind in precision.split("+") for flag in flags)]
+    kinds = set(precision.split("+"))
+    if any(node.op_type in _QUANTISED for node in function.model.graph.all_nodes()):
+        kinds.add("int8")  # it multiplies what a model quantises as integers, too
+    isa = [*_ISA, *(flag for kind, flags in _ISA_OF.items() if kind in kinds for flag in flags)]
     flags = build.host.cpu_flags
     artifact = Artifact(
         files={BLOB: blob},

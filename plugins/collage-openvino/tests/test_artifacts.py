@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import weakref
 from typing import Any
@@ -78,6 +79,24 @@ def test_an_artifact_asks_for_the_very_version_that_made_it(kernels: HostKernels
     [artifact] = kernels.lowered(written("g (float[4] x) => (float[4] y) { y = Neg(x) }"))
     [library] = [each for each in artifact.requires if each.kind == "library"]
     assert library.specifier == f"=={importlib.metadata.version('openvino')}"
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+def test_what_multiplies_8_bit_integers_asks_for_a_machine_that_does_not_saturate(
+    quantised: bool, kernels: HostKernels
+) -> None:
+    build = kernels.build(host=dataclasses.replace(this_host(), cpu_flags=frozenset({"avx2", "avx_vnni"})))
+    text, constants = "y = MatMul(x, w)", {"w": np.ones((64, 64), np.float32)}
+    if quantised:
+        text = "d = DequantizeLinear(q, s) y = MatMul(x, d)"
+        constants = {"q": np.ones((64, 64), np.int8), "s": np.array(0.1, np.float32)}
+    function = written(f"g (float[3,64] x) => (float[3,64] y) {{ {text} }}", constants).function
+
+    answer = plugin.collage_lower(EXACT, function, build)
+
+    assert not isinstance(answer, Unsupported)
+    [artifact] = answer
+    assert [each.name for each in artifact.requires if each.kind == "isa"] == ["avx2", "avx_vnni"][: 1 + quantised]
 
 
 POOL = "AveragePool<kernel_shape=[5,5],strides=[5,5],ceil_mode=1>"
