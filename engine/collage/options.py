@@ -38,7 +38,8 @@ class Preset:
         challengers: Number of mixed plans timed end to end.
         rounds: Most interleaved rounds of the end-to-end race.
         round_s: Seconds each contender runs in a round.
-        race_s: Seconds after which no further heat of the race begins.
+        race_s: Seconds after which no further heat of a race begins, except the second. With the race that goes on with
+            it, plans built for both included, it takes not much longer than twice this time.
         protocol: Timing protocol of candidates.
         effort: Passed to toolchains as `BuildContext.effort`.
         max_variants: Variants of a candidate that are timed, on the CPU.

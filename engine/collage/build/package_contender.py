@@ -33,6 +33,7 @@ class _Turns:
     """A call whose runs have other inputs each time, as users call them.
 
     Attributes:
+        cycle: Runs after which the inputs begin again.
         parts: As of `_Run`, for the sizes of the first inputs.
         stream: As of `_Run`.
     """
@@ -42,6 +43,7 @@ class _Turns:
 
     def __init__(self, run: Callable[..., Any], feeds: Sequence[Mapping[str, Any]]) -> None:
         self._run = run
+        self.cycle = len(feeds)
         self._feeds = itertools.cycle(feeds)
 
     def __call__(self) -> Any:

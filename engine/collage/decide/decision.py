@@ -148,9 +148,10 @@ def decide(
 
     A mixed plan displaces the incumbent only if the 95 % interval of their ratio lies below 1 and the ratio itself
     below `DISPLACE_BELOW`, and if the interval of runs as users call them lies below 1, too: those are compared with
-    the single-toolchain plan that is fastest so. Of each kind, only the plans that ran the last round are considered,
-    and no mixed plan that left before the incumbent: the others left because further rounds would not have mattered
-    (`Staying`). Ties fall to fewer kernels, then fewer toolchains, then the name.
+    the single-toolchain plan that is fastest so. Nor is it slower than the fastest single toolchain where another one
+    is preferred. Of each kind, only the plans that ran the last round are considered, and no mixed plan that left
+    before the incumbent: the others left because further rounds would not have mattered (`Staying`). Ties fall to
+    fewer kernels, then fewer toolchains, then the name.
 
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
@@ -182,6 +183,7 @@ def decide(
         and ratios[c.name].value < DISPLACE_BELOW
         and c.end >= incumbent.end  # it did not leave because it would not be kept
         and _ran_together(c, incumbent)
+        and _ratio(c, stayed[0], seed).value <= 1.0  # which may not be the incumbent
     ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:

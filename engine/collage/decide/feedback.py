@@ -19,12 +19,14 @@ class WithFeedback:
 
     Attributes:
         pool: The candidates, with what those that were timed in place take there.
+        alike: The same, with the others' costs corrected likewise; see `FedBack`.
         plans: The plans that raced, with these costs.
         timings: How they fared.
         alone_us: What each plan was predicted to take by its kernels measured alone, in microseconds, by name.
     """
 
     pool: CandidatePool
+    alike: CandidatePool
     plans: tuple[Plan, ...]
     timings: EndToEndTimings
     alone_us: Mapping[str, float]
@@ -56,9 +58,9 @@ def with_feedback(
     alone_us = {plan.name: plan.predicted_us for plan in plans}
     found = fed_back(pool, plans, timings.timed, usual_us, most)
     if not found.worthwhile or race is None:
-        return WithFeedback(pool=found.pool, plans=found.plans, timings=timings, alone_us=alone_us)
+        return WithFeedback(pool=found.pool, alike=found.alike, plans=found.plans, timings=timings, alone_us=alone_us)
     alone_us |= {plan.name: plan.predicted_us for plan in found.worthwhile}
     every = [*found.plans, *found.worthwhile]
     timings = gone_on(race, found.plans, found.worthwhile, timings, seed=seed, tie_breaking=tie_breaking)
     found = fed_back(found.pool, every, timings.timed, usual_us, 0)
-    return WithFeedback(pool=found.pool, plans=found.plans, timings=timings, alone_us=alone_us)
+    return WithFeedback(pool=found.pool, alike=found.alike, plans=found.plans, timings=timings, alone_us=alone_us)

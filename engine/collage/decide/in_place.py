@@ -29,11 +29,13 @@ class FedBack:
 
     Attributes:
         pool: The candidates, with what those that were timed in place take there.
+        alike: The same, the others with what they cost times what those usually turned out to be off by.
         plans: The plans that raced, with these costs.
         worthwhile: Further plans that look better than all of them.
     """
 
     pool: CandidatePool
+    alike: CandidatePool
     plans: tuple[Plan, ...]
     worthwhile: tuple[Plan, ...]
 
@@ -69,7 +71,7 @@ def fed_back(
     in_place_us = {key: statistics.median(each) for key, each in found.items()}
     pool = pool.with_costs(pool.costs.in_place(in_place_us))
     if not found:
-        return FedBack(pool=pool, plans=tuple(corrected), worthwhile=())
+        return FedBack(pool=pool, alike=pool, plans=tuple(corrected), worthwhile=())
     limit_us = DISPLACE_BELOW * min(each.usual_us(usual_us) for each in timed)
     known = {plan.key for plan in plans}
     names = {plan.name for plan in plans}
@@ -77,7 +79,7 @@ def fed_back(
     better = [plan for plan in mixes(alike, most) if plan.key not in known and plan.predicted_us < limit_us]
     fresh = (name for number in range(1, 1 + len(names) + len(better)) if (name := f"mixed-{number}") not in names)
     worthwhile = tuple(dataclasses.replace(plan, name=name) for plan, name in zip(better, fresh, strict=False))
-    return FedBack(pool=pool, plans=tuple(corrected), worthwhile=worthwhile)
+    return FedBack(pool=pool, alike=alike, plans=tuple(corrected), worthwhile=worthwhile)
 
 
 def _usually_off_by(both: Sequence[tuple[float, float]]) -> float:

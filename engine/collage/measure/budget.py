@@ -14,7 +14,7 @@ from collage_core.errors import DeadlineExceededError
 from collage_core.plugin_calls import time_limit
 
 _EXPLORING, _RACING = 0.6, 0.85
-"""Shares of the budget after which no further candidate is measured, and no further heat of a race begins."""
+"""Shares of the budget after which no further candidate is measured, and by which the heats of races end."""
 
 _GRACE = 0.05
 _GRACE_S = 3.0
@@ -93,7 +93,7 @@ class Budget:
 
     @property
     def racing(self) -> Budget:
-        """The part until the last heat of a race begins; the rest is for the verification."""
+        """The part until the last heat of a race ends; the rest is for the verification."""
         return self.part(_RACING)
 
     def allows_again(self, began: float) -> bool:

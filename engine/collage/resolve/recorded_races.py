@@ -11,7 +11,6 @@ from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import decide
 from collage.decide.feedback import WithFeedback, with_feedback
 from collage.decide.races.saved_races import EndToEndTimings, SavedRaces, distinct, now
-from collage.measure.budget import Budget
 from collage.options import OptimizeOptions
 from collage.resolve.elsewhere import Elsewhere
 from collage.setup.workload import Workload
@@ -98,7 +97,7 @@ class RecordedRaces:
             threads=machine.threads,
             tolerance=machine.source.settings.inexact_tolerance.relative,
             plugins=machine.plugins,
-            budget_s=Budget.begin(options.budget_s).racing.seconds,
+            variant=machine.source.variant,
         )
         wrong = WrongPlans(store, workload.sha256, workload.key, machine.host, machine.threads)
         return cls(saved, wrong, machine.plugins, seed=options.seed, tie_breaking=tie_breaking)
@@ -173,6 +172,6 @@ class RecordedRaces:
             tie_breaking=self._tie_breaking,
         )
         try:
-            return again(self._raced)
+            return again(lambda plans, *, after, keep: self._raced(plans, after=after))
         except NotRacedError:
             return again(None)

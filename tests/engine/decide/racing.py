@@ -129,6 +129,7 @@ def timer(
     plugins: Mapping[str, str] | None = None,
     retry_failed: bool = False,
     budget: Budget = UNLIMITED,
+    variants: Mapping[str, str] | None = None,
     sizes: Sequence[Mapping[str, int]] = (),
 ) -> Bench:
     saved: list[str] = []
@@ -152,7 +153,7 @@ def timer(
                 tolerance=tolerance,
                 preset=PRESETS["quick"],
                 plugins=plugins or {},
-                budget_s=budget.seconds,
+                variant=lambda kernel: (variants or {}).get(kernel.target.name),
                 sizes=sizes,
             ),
             folder=folder,

@@ -263,6 +263,21 @@ def test_a_mixed_plan_still_has_to_beat_the_preferred_toolchain_beyond_doubt() -
     assert decide(contenders, seed=0, tie_breaking=TieBreaking.parse("b")).winner == "a"
 
 
+def test_a_mixed_plan_that_beats_the_preferred_toolchain_alone_is_not_kept() -> None:
+    fast, slow = ((98.0,), (102.0,)) * 6, ((104.0,), (100.0,)) * 6
+    mixed = tuple((0.985 * us,) for (us,) in slow)
+    contenders = [
+        dataclasses.replace(timed(name, 1.0, single=name != "mix"), rounds_us=rounds_us)
+        for name, rounds_us in (("a", fast), ("b", slow), ("mix", mixed))
+    ]
+
+    decision = decide(contenders, seed=0, tie_breaking=TieBreaking.parse("b"))
+
+    assert (decision.winner, decision.incumbent) == ("b", "b")
+    assert decision.ratios["mix"].high < 0.99
+    assert decide(contenders[1:], seed=0).winner == "mix"
+
+
 def test_of_mixed_plans_that_both_win_the_preferred_one_is_taken() -> None:
     first = timed("one", 80.0, single=False, noise=0.2)
     second = Timed(

@@ -58,6 +58,7 @@ def test_a_plan_that_disappoints_in_place_makes_room_for_another() -> None:
     assert found.plans[-1].predicted_us == 50.0
     assert [(plan.name, targets(plan)) for plan in found.worthwhile] == [("mixed-2", ["a", "b", "b"])]
     assert found.worthwhile[0].predicted_us == 34.0
+    assert found.alike.engine().run().total_us == 34.0  # no kernel is off in half of the time or more
     assert [found.pool.selected_us(each) for each in PARTS] == [POOL.selected_us(each) for each in PARTS]
 
 
@@ -67,7 +68,12 @@ def test_kernels_that_were_not_timed_in_place_are_as_far_off_as_those_that_were(
     # all of its kernels take half as long again: so would those of the plan that looks better now
     times = [*(raced(plan, 53.0) for plan in alone), raced(best, 51.0, {"k0000": 15.0, "k0001": 15.0, "k0002": 17.0})]
 
-    assert fed_back(POOL, [*alone, best], times, USUAL_US, 3).worthwhile == ()
+    found = fed_back(POOL, [*alone, best], times, USUAL_US, 3)
+
+    assert found.worthwhile == ()
+    # what the best plan of all candidates costs is said by costs that are alike, not by some in place and some alone
+    assert found.pool.engine().run().total_us < 47.0
+    assert found.alike.engine().run().total_us == pytest.approx(47.0)
 
 
 def test_nothing_is_worthwhile_that_does_not_look_clearly_better_than_what_was_timed() -> None:

@@ -41,6 +41,34 @@ def test_a_long_run_need_not_be_warmed_up_for_again_before_it_is_timed_as_users_
     assert len(calls) == 2 + untimed
 
 
+class Turns:
+    """A call whose runs differ, and begin again after three."""
+
+    cycle = 3
+
+    def __init__(self) -> None:
+        self.runs: list[int] = []
+
+    def __call__(self) -> None:
+        self.runs.append(len(self.runs) % self.cycle)
+
+
+@pytest.mark.parametrize("least", [1, 3, 4])
+def test_of_a_call_whose_runs_differ_as_many_of_each_kind_are_timed_wherever_they_begin(least: int) -> None:
+    contender = ContenderMain()
+    contender._call = call = Turns()
+    ask = AskBurst(duration_s=0.0, min_runs=least, warmup_s=0.0)
+
+    for _ in range(3):
+        before = len(call.runs) + 1  # and one to warm up
+        burst = contender.answer(ask)
+
+        assert isinstance(burst, Burst)
+        timed = call.runs[before:]
+        assert len(burst.samples_us) == len(timed) >= least
+        assert len({timed.count(kind) for kind in range(3)}) == 1
+
+
 def asking(streams: int) -> AskBurst:
     return AskBurst(duration_s=0.05, min_runs=1, warmup_s=0.0, streams=streams)
 

@@ -29,6 +29,7 @@ class Raced:
         explored: What they were chosen from, with what is known of kernels now.
         plans: The plans.
         timings: How they fared.
+        began: When the race began, by the budget's clock.
         alone_us: What each was predicted to take by its kernels measured alone, in microseconds, by name.
         trace: Every plan timed by a two-level search, as JSON; None for other searches.
         notes: What the user should know about it.
@@ -37,6 +38,7 @@ class Raced:
     explored: Explored
     plans: Sequence[Plan]
     timings: EndToEndTimings
+    began: float
     alone_us: Mapping[str, float] = dataclasses.field(default_factory=dict)
     trace: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -62,7 +64,9 @@ class Racing:
 
     def timed(self, explored: Explored, plans: Sequence[Plan]) -> Raced:
         """Time plans."""
-        return Raced(explored=explored, plans=plans, timings=self._timer(self.options.effective).run(plans))
+        began = self.environment.budget.clock()
+        timings = self._timer(self.options.effective).run(plans)
+        return Raced(explored=explored, plans=plans, timings=timings, began=began)
 
     def gone_on(self, raced: Raced) -> Raced:
         """Race what looks better by what kernels take in place; in a two-level search, change plans as well."""
@@ -70,21 +74,26 @@ class Racing:
         return self._changed(raced) if self.options.search == "two-level" else raced
 
     def _fed_back(self, raced: Raced) -> Raced:
-        """Take what kernels take in place for their costs, and race what looks better then."""
+        """Take what kernels take in place for their costs, and race what looks better then, if there is time."""
         preset = self.options.effective
+        timer = self._timer(preset)
+        allowed = timer.left_s(raced.timings) > 0 and self.environment.budget.racing.allows_again(raced.began)
         found = with_feedback(
             raced.explored.pool,
             raced.plans,
             raced.timings,
-            None if self.environment.budget.racing.is_spent else self._timer(preset).run,
+            timer.run if allowed else None,
             usual_us=self.environment.source.usual_calibration_us,
             most=preset.challengers,
             seed=self.options.seed,
             tie_breaking=self.tie_breaking,
         )
+        result = raced.explored.result
+        if found.pool.costs.in_place_us:  # plans are predicted by these costs now, so bounds go by them, too
+            result = dataclasses.replace(found.alike.engine().run(), method=result.method)
         return dataclasses.replace(
             raced,
-            explored=dataclasses.replace(raced.explored, pool=found.pool),
+            explored=dataclasses.replace(raced.explored, pool=found.pool, result=result),
             plans=found.plans,
             timings=found.timings,
             alone_us=found.alone_us,
@@ -126,8 +135,8 @@ class Racing:
                 threads=toolchains.threads,
                 tolerance=self.environment.source.settings.inexact_tolerance.relative,
                 plugins=toolchains.plugins,
+                variant=self.environment.source.variant,
                 preset=preset,
-                budget_s=budget.seconds,
             ),
             folder=toolchains.folder,
             inputs=lambda: workload.documents_in_turn(toolchains.folder, toolchains.store),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from collage.build.assemble import Assembled
@@ -27,6 +28,10 @@ from collage_core.errors import CollageError
 
 _LEAST_S = 10.0
 """Seconds in which a plan has to be loaded and run once, though the budget is spent."""
+_LARGER = 1.25
+"""A race that a budget cut short is run anew with one that is larger by this factor. Shares of one budget, of which
+each of several shapes has one, differ by less from run to run.
+"""
 
 
 class EndToEndTimer:
@@ -44,7 +49,7 @@ class EndToEndTimer:
         build: Makes a plan executable.
         progress: Receives progress updates.
         retry_failed: Whether to try again what failed in earlier runs, however often.
-        budget: Time until which heats begin; a race that may be cut short is kept apart from others.
+        budget: Time until which heats end, but for the first. A race that it cut short is run anew when there is more.
     """
 
     def __init__(
@@ -67,34 +72,58 @@ class EndToEndTimer:
         self._build = build
         self._progress = progress
 
-    def run(self, plans: Sequence[Plan], *, after: EndToEndTimings | None = None) -> EndToEndTimings:
+    def run(
+        self, plans: Sequence[Plan], *, after: EndToEndTimings | None = None, keep: Collection[str] = ()
+    ) -> EndToEndTimings:
         """Time plans; plans with equal kernels are timed once.
 
         Args:
             plans: The plans.
             after: The race that they go on with: their rounds are numbered from its end on. A new race if None.
+            keep: Names of plans that stay as long as another does.
         """
         chosen, saved = distinct(plans), self._saved
         name, first_round = saved.name(chosen, after), 0 if after is None else after.end
         known = saved.get(name)
         if known is not None and self._retry_failed:
             known = known.with_attempts_left(before=self._began)
-        if known is None:
-            raced = self._time(chosen, {}, first_round)
+        kept = [plan.key for plan in chosen if plan.name in keep]
+        limit_s = saved.preset.race_s if after is None else self.left_s(after)
+        if known is None or self._has_more_time_than(known):
+            raced = self._time(chosen, {} if known is None else known.failed, first_round, kept, limit_s)
         elif again := [plan for plan in chosen if may_be_tried(plan, known.failed)]:
-            raced = self._tried_again(again, chosen, known, first_round)
+            raced = self._tried_again(again, chosen, known, first_round, kept, limit_s)
         else:
             return saved.timings(name, known, chosen, after, self._began)
         raced = saved.put(name, raced, anew=known is not None)
         return saved.timings(name, raced, chosen, after, self._began)
 
+    def left_s(self, after: EndToEndTimings) -> float:
+        """Return seconds in which heats may begin that go on with a race; 0 or less if that took too long.
+
+        The two together have twice the time of one, by what is kept of the first: later runs find the same.
+        """
+        limit_s = self._saved.preset.race_s
+        return min(limit_s, 2 * limit_s - after.took_s)
+
+    def _has_more_time_than(self, known: SavedRace) -> bool:
+        return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s
+
     def _tried_again(
-        self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace, first_round: int
+        self,
+        again: Sequence[Plan],
+        plans: Sequence[Plan],
+        known: SavedRace,
+        first_round: int,
+        keep: Collection[str],
+        limit_s: float,
     ) -> SavedRace:
         """Time all plans anew if a failed one can now be built; samples of different races are not comparable."""
         packages, failed = self._packages(again)
         failures = failed_again(known.failed, failed)
-        return self._time(plans, failures, first_round) if packages else dataclasses.replace(known, failed=failures)
+        if not packages:
+            return dataclasses.replace(known, failed=failures)
+        return self._time(plans, failures, first_round, keep, limit_s)
 
     def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
         """Build the package of each plan; return the paths and the build failures, by key."""
@@ -114,14 +143,22 @@ class EndToEndTimer:
             packages[plan.key] = path
         return packages, failed
 
-    def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan], first_round: int) -> SavedRace:
+    def _time(
+        self,
+        plans: Sequence[Plan],
+        failures: Mapping[str, FailedPlan],
+        first_round: int,
+        keep: Collection[str],
+        limit_s: float,
+    ) -> SavedRace:
         """Time the plans that have not failed too often."""
+        began = time.monotonic()
         packages, failed = self._packages([p for p in plans if p.key not in failures or may_be_tried(p, failures)])
         inputs = self._inputs()
-        raced = self._raced(packages, inputs, plans, first_round)
+        raced = self._raced(packages, inputs, plans, first_round, keep, limit_s)
         if len(inputs) > 1 and packages and not raced.rounds:  # other sizes may make no sense to this model
             self._progress.message("no plan runs all sizes near the typical ones: timing the typical ones alone")
-            raced = self._raced(packages, inputs[:1], plans, first_round)
+            raced = self._raced(packages, inputs[:1], plans, first_round, keep, limit_s)
         again = failed_again(failures, {**failed, **raced.failed})
         still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
         return SavedRace(
@@ -130,10 +167,18 @@ class EndToEndTimer:
             calibrations_us=raced.calibrations_us,
             parts_us=raced.parts_us,
             failed=still_failed,
+            cut_s=self._budget.seconds if raced.cut_short else None,
+            took_s=time.monotonic() - began,
         )
 
     def _raced(
-        self, packages: Mapping[str, Path], inputs: Sequence[Path], plans: Sequence[Plan], first_round: int
+        self,
+        packages: Mapping[str, Path],
+        inputs: Sequence[Path],
+        plans: Sequence[Plan],
+        first_round: int,
+        keep: Collection[str],
+        limit_s: float,
     ) -> Raced:
         """Race packages, whose runs have these inputs in turn."""
         contenders = {
@@ -145,9 +190,11 @@ class EndToEndTimer:
             [plan.key for plan in plans if plan.single],
             rounds=self._saved.preset.rounds,
             round_s=self._saved.preset.round_s,
-            limit_s=self._saved.preset.race_s,
+            limit_s=limit_s,
+            least_heats=1 if first_round else 2,
             first_round=first_round,
-            stop=lambda: self._budget.is_spent,
+            keep=keep,
+            no_time=lambda heat_s: self._budget.left_s < heat_s,
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._saved.threads,
             percent=self._saved.percent,

@@ -2,11 +2,16 @@
 
 Plans that look better by what kernels take in place have to beat what would be kept without them. So they race against
 that, and against the single toolchains with which both are compared. The others lost already.
+
+What would be kept stays to the end: it has earlier rounds that speak for it, and these count only of plans that run the
+last round. If a single toolchain fails that it is compared with, the race so far stands, and those that joined have
+lost: beside another, slower one they would prove nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from collage.control.tie_breaking import TieBreaking
@@ -14,11 +19,15 @@ from collage.decide.decision import decide
 from collage.decide.races.saved_races import EndToEndTimings
 from collage_core.candidates.plan import Plan
 
+_LOST = "nothing was left to compare it with"
+
 
 class Race(Protocol):
     """Times plans; see `EndToEndTimer.run`."""
 
-    def __call__(self, plans: Sequence[Plan], *, after: EndToEndTimings | None) -> EndToEndTimings:
+    def __call__(
+        self, plans: Sequence[Plan], *, after: EndToEndTimings | None, keep: Collection[str]
+    ) -> EndToEndTimings:
         """Time plans in rounds that are numbered from the end of another race on."""
 
 
@@ -43,5 +52,11 @@ def gone_on(
     """
     so_far = decide(timings.timed, seed, tie_breaking=tie_breaking)
     matter = {so_far.winner, so_far.incumbent, so_far.incumbent_as_called}
-    later = race([*(plan for plan in plans if plan.name in matter), *further], after=timings)
+    later = race([*(plan for plan in plans if plan.name in matter), *further], after=timings, keep={so_far.winner})
+    singles = {plan.name for plan in plans if plan.single}
+    if not singles.isdisjoint(later.failed):
+        lost = {plan.name: f"{_LOST} ({', '.join(singles.intersection(later.failed))} failed)" for plan in further}
+        mixed = {name: reason for name, reason in later.failed.items() if name not in singles}
+        timed = tuple(each for each in timings.timed if each.name not in mixed)
+        return dataclasses.replace(timings, timed=timed, failed={**timings.failed, **lost, **mixed})
     return timings.then(later)

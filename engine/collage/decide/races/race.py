@@ -40,6 +40,7 @@ class Raced:
         parts_us: Median time of each step in its place, in each round of the first heat, by name of the contender and
             of the step; nothing of contenders without steps.
         failed: Reason for each contender without samples, by name.
+        cut_short: Whether `no_time` ended it, though something was open.
     """
 
     rounds: Mapping[str, Rounds]
@@ -47,6 +48,7 @@ class Raced:
     calibrations_us: Mapping[str, tuple[float, ...]]
     parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, str]
+    cut_short: bool = False
 
 
 def race(
@@ -56,8 +58,10 @@ def race(
     rounds: int,
     round_s: float,
     limit_s: float,
+    least_heats: int = 2,
     first_round: int = 0,
-    stop: Callable[[], bool] = lambda: False,
+    keep: Collection[str] = (),
+    no_time: Callable[[float], bool] = lambda _: False,
     deadline_s: float = DEADLINE_S,
     threads: int,
     percent: float = 50.0,
@@ -66,16 +70,19 @@ def race(
 ) -> Raced:
     """Run heats until nothing is open or the limit on rounds or time is reached.
 
-    The fastest incumbent always stays in the race: every other contender is compared with it.
+    The fastest incumbent always stays in the race: every other contender is compared with it. So do those to keep, as
+    long as another does.
 
     Args:
         contenders: Contenders by name.
         incumbents: Names of the incumbents; the fastest of them stays.
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
-        limit_s: Seconds after which no heat begins, except the second.
+        limit_s: Seconds after which no heat begins.
+        least_heats: Heats that begin all the same, as long as anything is open.
         first_round: Number of the first round.
-        stop: Whether no heat begins but the first.
+        keep: Names of the contenders to keep: what they did in earlier rounds would be lost if they left.
+        no_time: Whether no heat begins but the first that is expected to take so many seconds.
         deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
         percent: Which percentile of a round's samples counts.
@@ -98,6 +105,7 @@ def race(
     failed: dict[str, str] = {}
     running = list(contenders)
     done = heats = 0
+    cut_short = False
     staying = Staying(percent=percent)
     while running:
         heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
@@ -114,7 +122,7 @@ def race(
             deadline_s=deadline_s,
             progress=lambda *_: progress.advance(),
             on_burst=noted,
-            leaving=None if done else lambda so_far: staying.leaving(so_far, called, incumbents),
+            leaving=None if done else lambda so_far: staying.leaving(so_far, called, incumbents).difference(keep),
         )
         for name, answer in answers.items():
             if isinstance(answer, Failed):
@@ -126,12 +134,23 @@ def race(
         done, heats = done + heat, heats + 1
         turns = sum(map(len, samples.values()))
         elapsed_s = clock() - began
-        if not turns or done >= rounds or stop() or (heats > 1 and elapsed_s > limit_s):
+        if not turns or done >= rounds or (heats >= least_heats and elapsed_s > limit_s):
             break
         ran = {name: samples[name] for name in running if len(samples.get(name, ())) == done}
         end = min(rounds, done + HEAT_ROUNDS * heats_left(elapsed_s, turns, limit_s))
-        running = staying(ran, called, incumbents, heats=heats, end=end)
-    return Raced(rounds=samples, called=called, calibrations_us=calibrations_us, parts_us=parts_us, failed=failed)
+        likely = staying(ran, called, incumbents, heats=heats, end=end)
+        running = [name for name in ran if name in {*likely, *keep}] if likely else []
+        if running and no_time(elapsed_s / turns * len(running) * min(HEAT_ROUNDS, rounds - done)):
+            cut_short = True
+            break
+    return Raced(
+        rounds=samples,
+        called=called,
+        calibrations_us=calibrations_us,
+        parts_us=parts_us,
+        failed=failed,
+        cut_short=cut_short,
+    )
 
 
 def heats_left(elapsed_s: float, turns: int, limit_s: float) -> int:
@@ -140,7 +159,7 @@ def heats_left(elapsed_s: float, turns: int, limit_s: float) -> int:
     Args:
         elapsed_s: Seconds that all turns so far took, starts of processes included.
         turns: Number of these.
-        limit_s: Seconds after which no heat begins, except the second.
+        limit_s: Seconds after which no heat begins.
     """
     heat_s = HEAT_ROUNDS * _STAYING * elapsed_s / turns
     return 1 + int(max(0.0, limit_s - elapsed_s) / max(heat_s, 1e-3))

@@ -6,8 +6,7 @@ import dataclasses
 import datetime
 import hashlib
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from collage.decide.decision import Timed
@@ -19,6 +18,7 @@ from collage.store import MAX_ATTEMPTS, TuningStore, plan_name
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.refusals import Remembered
 from collage_core.contract import Host
+from collage_core.fusion import CandidateKernel
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,11 +29,13 @@ class EndToEndTimings:
         timed: Contenders with samples. A contender that left the race early has fewer rounds.
         failed: Reason for each plan that could not be built or run, by plan name.
         race: Name of the race in the database.
+        took_s: Seconds that it took when it was run, to build the plans included.
     """
 
     timed: tuple[Timed, ...]
     failed: Mapping[str, str]
     race: str = ""
+    took_s: float = 0.0
 
     @property
     def end(self) -> int:
@@ -53,14 +55,24 @@ class EndToEndTimings:
     def then(self, later: EndToEndTimings) -> EndToEndTimings:
         """Return the timings of a race that goes on, with some of its contenders and with others.
 
+        A contender that had left before its end counts by what it did since.
+
         Args:
             later: The rounds that followed.
         """
         known = {each.name: each for each in self.timed}
-        went_on = {each.name: known[each.name].then(each) if each.name in known else each for each in later.timed}
+        went_on = {
+            each.name: known[each.name].then(each)
+            if each.name in known and known[each.name].end == each.first_round
+            else each
+            for each in later.timed
+        }
         left = {name: each for name, each in known.items() if name not in later.failed}
         return EndToEndTimings(
-            timed=tuple({**left, **went_on}.values()), failed={**self.failed, **later.failed}, race=later.race
+            timed=tuple({**left, **went_on}.values()),
+            failed={**self.failed, **later.failed},
+            race=later.race,
+            took_s=self.took_s + later.took_s,
         )
 
 
@@ -89,16 +101,20 @@ class SavedRace:
         calibrations_us: Time of the calibration kernel beside each round, by key.
         parts_us: Time of each call site in its place, in each of the first rounds, by key.
         failed: The other plans, by key.
+        cut_s: Seconds of the budget that ended it before anything else did; None if none did.
+        took_s: Seconds that it took, to build the plans included.
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 6
 
     timed: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
     calibrations_us: Mapping[str, tuple[float, ...]]
     parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, FailedPlan]
+    cut_s: float | None = None
+    took_s: float = 0.0
 
     def __post_init__(self) -> None:
         for rounds in (*self.timed.values(), *self.called.values()):
@@ -134,7 +150,7 @@ class SavedRaces:
         preset: Length of the race.
         deterministic: Whether only deterministic kernels are used.
         plugins: Version of each toolchain's plugin.
-        budget_s: Seconds of the budget that may cut a race short; infinite without one.
+        variant: Returns which variant of a kernel its plan runs; see `RecordedCosts.variant`.
         sizes: Sizes of the inputs, where they have several in turn.
         percent: Which percentile of a round's samples counts.
     """
@@ -148,7 +164,7 @@ class SavedRaces:
     preset: Preset
     deterministic: bool = False
     plugins: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    budget_s: float = math.inf
+    variant: Callable[[CandidateKernel], str | None] = lambda _: None
     sizes: Sequence[Mapping[str, int]] = ()
     percent: float = 50.0
 
@@ -163,8 +179,8 @@ class SavedRaces:
         threads: int,
         tolerance: float,
         plugins: Mapping[str, str],
+        variant: Callable[[CandidateKernel], str | None],
         preset: Preset | None = None,
-        budget_s: float = math.inf,
     ) -> SavedRaces:
         """Return the races of a model as the options of `optimize` have them; see the class for the others.
 
@@ -176,8 +192,8 @@ class SavedRaces:
             threads: See the class.
             tolerance: See the class.
             plugins: See the class.
+            variant: See the class.
             preset: Length of the race; that of the options if None.
-            budget_s: See the class.
         """
         return cls(
             database=database,
@@ -189,7 +205,7 @@ class SavedRaces:
             preset=preset or options.effective,
             deterministic=options.deterministic,
             plugins=plugins,
-            budget_s=budget_s,
+            variant=variant,
             sizes=workload.sizes_in_turn,
             percent=options.percentile,
         )
@@ -201,8 +217,10 @@ class SavedRaces:
             plans: Those that race.
             after: The race that they go on with; None for a new one.
         """
+        ordered = sorted(plans, key=lambda plan: plan.key)
         what: dict[str, Any] = {
-            "plans": sorted(plan.key for plan in plans),
+            "plans": [plan.key for plan in ordered],
+            "variants": [[self.variant(kernel) for kernel in plan.kernels] for plan in ordered],
             "model": self.model_key,
             "host": self.host.fingerprint_for(*(kernel.target.device for plan in plans for kernel in plan.kernels)),
             "threads": self.threads,
@@ -211,8 +229,6 @@ class SavedRaces:
             "judge": JUDGE,
             "plugins": sorted({self.plugins.get(name, "") for plan in plans for name in plan.toolchains}),
         }
-        if not math.isinf(self.budget_s):
-            what["budget"] = self.budget_s
         if self.sizes:
             what["sizes"] = [dict(each) for each in self.sizes]
         if self.deterministic:
@@ -272,7 +288,7 @@ class SavedRaces:
             if plan.key in race.timed
         )
         failed = {plan.name: _why(race.failed[plan.key], began) for plan in plans if plan.key in race.failed}
-        return EndToEndTimings(timed=timed, failed=failed, race=name)
+        return EndToEndTimings(timed=timed, failed=failed, race=name, took_s=race.took_s)
 
 
 def distinct(plans: Sequence[Plan]) -> list[Plan]:

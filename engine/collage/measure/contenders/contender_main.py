@@ -104,7 +104,7 @@ def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> 
     """Time runs of a call; what one returns is kept until the next has returned, as in a loop that uses its results.
 
     Args:
-        call: The call.
+        call: The call; of one whose runs differ whole cycles are timed, so that contenders are compared in the same.
         ask: How long and how often.
         warmup_s: Seconds of untimed runs, at least one; None for no run.
     """
@@ -117,13 +117,13 @@ def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> 
             if clock() >= warm:
                 break
     samples: list[float] = []
-    end = clock() + round(ask.duration_s * 1e9)
+    end, cycle = clock() + round(ask.duration_s * 1e9), getattr(call, "cycle", 1)
     while True:
         began = clock()
         kept = call()  # noqa: F841  the one before ends here
         now = clock()
         samples.append((now - began) / 1e3)
-        if now >= end and len(samples) >= ask.min_runs:
+        if now >= end and len(samples) >= ask.min_runs and len(samples) % cycle == 0:
             return tuple(samples)
 
 

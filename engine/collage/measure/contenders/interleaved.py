@@ -41,7 +41,8 @@ class Contender:
         name: Unique among those compared.
         call: `module:attribute` of a function that returns a call without arguments. Its attribute `as_called`, if it
             has one, is the same run as users call it; `parts`, if it has them, are the calls that it makes, by name;
-            `stream`, if it has that, makes another call that may run beside it.
+            `stream`, if it has that, makes another call that may run beside it; `cycle`, if it has that, is a number
+            of runs that differ, after which they begin again: of each kind as many are timed.
         arguments: The function's keyword arguments, as JSON.
         paths: Extra folders on the module search path.
     """

@@ -21,17 +21,62 @@ from tests.engine.decide.racing import FAST, MIDDLE, MIXED, SLOW, A, B, C, Track
 FAILED = {"reason": "why", "attempts": 1, "created": "2026-01-02T03:04:05+00:00"}
 
 
-def test_a_race_with_a_budget_says_nothing_of_one_without(
+def test_a_race_that_a_budget_cut_short_is_run_anew_with_a_larger_one(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    track = on(monkeypatch, Track([(FAST, 100.0), (SLOW, 400.0)]))
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+
+    def spent(seconds: float) -> Budget:
+        return Budget.begin(seconds, began=-seconds, clock=lambda: 0.0)
 
     counts = []
-    for budget in (Budget.begin(3600.0), Budget.begin(3600.0), UNLIMITED):
-        timer(database, tmp_path, budget=budget).timer.run([FAST, SLOW])
+    for budget in (spent(10.0), spent(10.0), spent(12.0), spent(13.0), UNLIMITED, spent(10.0), UNLIMITED):
+        timer(database, tmp_path, budget=budget).timer.run([FAST, MIXED])
         counts.append(len(track.runs))
 
-    assert counts[0] == counts[1] < counts[2]
+    assert counts == [1, 1, 1, 2, 4, 4, 4]
+
+
+def test_a_race_that_ended_within_its_budget_counts_for_all(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+
+    counts = []
+    for budget in (Budget.begin(3600.0), Budget.begin(7200.0), UNLIMITED):
+        timer(database, tmp_path, budget=budget).timer.run([FAST, MIXED])
+        counts.append(len(track.runs))
+
+    assert counts == [2, 2, 2]
+
+
+def test_what_failed_too_often_is_not_tried_again_because_there_is_more_time(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+    spent = Budget.begin(10.0, began=-10.0, clock=lambda: 0.0)
+    for _ in range(2):
+        timer(database, tmp_path, budget=spent, unbuildable="c").timer.run([FAST, MIXED, SLOW])
+    longer = timer(database, tmp_path / "longer", unbuildable="c")
+
+    timings = longer.timer.run([FAST, MIXED, SLOW])
+
+    assert longer.tried == ["a", "mixed-1"]
+    assert [each.end for each in timings.timed] == [PRESETS["quick"].rounds] * 2
+    assert list(timings.failed) == ["c"]
+
+
+def test_another_variant_of_a_kernel_is_another_race(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+
+    counts = []
+    for variants in ({"a": "tile 8"}, {"a": "tile 8"}, {"a": "tile 16"}, {}):
+        timer(database, tmp_path, variants=variants).timer.run([FAST, MIXED])
+        counts.append(len(track.runs))
+
+    assert counts == [2, 2, 4, 6]
 
 
 def test_every_plan_is_built_saved_and_timed(

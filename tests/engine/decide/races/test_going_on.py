@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,13 @@ def test_a_race_goes_on_with_who_matters_and_who_joins(
 
     timings = gone_on(timer(database, tmp_path).timer.run, plans, [late], first, seed=0)
 
-    assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"], ["a", "mixed-2"]]
+    assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"]] * 2
     assert track.first_rounds[ran:] == [rounds, rounds + race.FIRST_ROUNDS]
     assert {each.name: (each.first_round, len(each.rounds_us)) for each in timings.timed} == {
         "a": (0, 2 * rounds),
         "b": (0, race.FIRST_ROUNDS),
         "c": (0, race.FIRST_ROUNDS),
-        "mixed-1": (0, rounds + race.FIRST_ROUNDS),
+        "mixed-1": (0, 2 * rounds),
         "mixed-2": (rounds, rounds),
     }
     assert decide(timings.timed, 0).winner == "mixed-2"
@@ -53,6 +54,75 @@ def test_who_fails_when_a_race_goes_on_has_failed(
 
     assert [each.name for each in timings.timed] == ["a", "mixed-2"]
     assert "signal 11" in timings.failed["mixed-1"]
+
+
+def test_who_had_left_and_comes_back_counts_by_what_it_did_since(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fastest toolchain crashes in the second heat; the next one left after the first."""
+    late = plan_of("mixed-2", B, A, single=False)
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 150.0), (MIXED, 90.0), (late, 80.0)], crashes={"a": 2}))
+    plans = [FAST, MIDDLE, MIXED]
+    first = timer(database, tmp_path).timer.run(plans)
+    assert {each.name: each.end for each in first.timed} == {
+        "b": race.FIRST_ROUNDS,
+        "mixed-1": PRESETS["quick"].rounds,
+    }
+
+    timings = gone_on(timer(database, tmp_path).timer.run, plans, [late], first, seed=0)
+
+    [back] = [each for each in timings.timed if each.name == "b"]
+    assert back.first_round == PRESETS["quick"].rounds
+    assert decide(timings.timed, 0).winner == "mixed-2"
+
+
+@pytest.mark.parametrize("also", [{}, {"mixed-1": 3}], ids=["alone", "with a mixed plan"])
+def test_the_race_so_far_stands_if_what_plans_are_compared_with_fails_later(
+    also: dict[str, int], database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = plan_of("mixed-2", B, A, single=False)
+    track = Track([(FAST, 100.0), (MIDDLE, 150.0), (MIXED, 90.0), (late, 80.0)], crashes={"a": 3, **also})
+    on(monkeypatch, track)
+    plans = [FAST, MIDDLE, MIXED]
+    first = timer(database, tmp_path).timer.run(plans)
+    assert len(track.runs) == 2
+
+    timings = gone_on(timer(database, tmp_path).timer.run, plans, [late], first, seed=0)
+
+    assert timings.timed == tuple(each for each in first.timed if each.name not in also)
+    assert timings.failed["mixed-2"] == "nothing was left to compare it with (a failed)"
+    assert set(timings.failed) == {"mixed-2", *also}
+    assert decide(timings.timed, 0).winner == ("a" if also else "mixed-1")
+
+
+def test_what_would_be_kept_stays_beside_what_looks_better(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = plan_of("mixed-2", B, A, single=False)
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0), (late, 60.0)]))
+    first = timer(database, tmp_path).timer.run([FAST, MIXED])
+    ran = len(track.runs)
+
+    gone_on(timer(database, tmp_path).timer.run, [FAST, MIXED], [late], first, seed=0)
+
+    assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"]] * 2
+
+
+def test_two_races_have_twice_the_time_of_one(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
+    bench, limit_s = timer(database, tmp_path).timer, PRESETS["quick"].race_s
+    first = bench.run([FAST])
+    assert first.took_s > 0
+    long, short = (dataclasses.replace(first, took_s=took_s) for took_s in (2.5 * limit_s, 0.1 * limit_s))
+    ran = len(track.runs)
+
+    assert (bench.left_s(long), bench.left_s(short)) == (-0.5 * limit_s, limit_s)
+    bench.run([FAST, MIXED], after=dataclasses.replace(long, race="long"))
+    assert len(track.runs) == ran + 1  # the first heat is run in any case
+    bench.run([FAST, MIXED], after=dataclasses.replace(short, race="short"))
+    assert len(track.runs) == ran + 3
 
 
 def test_rounds_that_follow_different_races_are_not_one_race(

@@ -11,6 +11,7 @@ import pytest
 
 from collage.decide.races import race as module
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
+from collage.decide.races.staying import LOOKED_AT
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
@@ -92,7 +93,8 @@ def run(
     *,
     rounds: int = 84,
     limit_s: float = 1e9,
-    stop: Callable[[], bool] = lambda: False,
+    keep: str = "",
+    no_time: Callable[[float], bool] = lambda _: False,
     clock: Iterator[int] | None = None,
 ) -> Raced:
     monkeypatch.setattr(module, "interleaved", track.interleaved)
@@ -103,7 +105,8 @@ def run(
         rounds=rounds,
         round_s=0.1,
         limit_s=limit_s,
-        stop=stop,
+        keep=keep,
+        no_time=no_time,
         threads=1,
         progress=SilentProgress(),
         clock=lambda: next(ticks),
@@ -170,10 +173,53 @@ def test_who_will_not_be_kept_leaves_and_without_a_mixed_plan_one_toolchain_need
 def test_without_any_time_there_is_the_first_heat_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     track = Track({"a": 100.0, "m": 99.0}, noise=0.2)
 
-    raced = run(track, monkeypatch, "am", "a", stop=lambda: True)
+    raced = run(track, monkeypatch, "am", "a", no_time=lambda _: True)
 
     assert track.rounds == [FIRST_ROUNDS]
     assert set(raced.rounds) == {"a", "m"}
+    assert raced.cut_short
+
+
+def test_a_heat_is_expected_to_take_what_turns_took_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 400.0, "m": 90.0}, noise=0.2)
+    expected_s: list[float] = []
+
+    def no_time(heat_s: float) -> bool:
+        expected_s.append(heat_s)
+        return False
+
+    raced = run(track, monkeypatch, "abm", "ab", rounds=24, no_time=no_time, clock=itertools.count(step=36))
+
+    assert track.heats == [("a", "b", "m"), ("a", "m"), ("a", "m")]
+    # 18 turns took 36 s; 42 took 72; then 6 rounds are left
+    assert expected_s == [2.0 * 2 * HEAT_ROUNDS, 72 / 42 * 2 * 6]
+    assert not raced.cut_short
+
+
+def test_a_race_that_has_nothing_left_to_settle_is_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = run(Track({"a": 100.0, "b": 400.0}), monkeypatch, "ab", "ab", no_time=lambda _: True)
+
+    assert not raced.cut_short
+
+
+def test_who_is_to_be_kept_stays_as_long_as_another_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_us = {"a": 100.0, "m": 80.0, "n": 70.0}
+    left = run(Track(times_us), monkeypatch, "amn", "a")
+    kept = run(Track(times_us), monkeypatch, "amn", "a", keep="m")
+    alone = run(Track({"a": 100.0, "m": 125.0, "n": 130.0}), monkeypatch, "amn", "a", keep="m")
+
+    assert (len(left.rounds["m"]), len(left.rounds["n"])) == (FIRST_ROUNDS, ENOUGH)
+    assert len(kept.rounds["m"]) == len(kept.rounds["n"]) == ENOUGH
+    assert len(alone.rounds["m"]) == FIRST_ROUNDS
+
+
+def test_who_is_to_be_kept_does_not_leave_within_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
+    times_us = {"a": 100.0, "m": 200.0, "n": 70.0}
+    left = run(LeavingTrack(times_us), monkeypatch, "amn", "a")
+    kept = run(LeavingTrack(times_us), monkeypatch, "amn", "a", keep="m")
+
+    assert len(left.rounds["m"]) == LOOKED_AT
+    assert len(kept.rounds["m"]) == len(kept.rounds["n"])
 
 
 def test_no_heat_begins_after_the_limit_save_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
