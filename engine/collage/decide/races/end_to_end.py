@@ -83,16 +83,18 @@ class EndToEndTimer:
             keep: Names of plans that stay as long as another does.
         """
         chosen, saved = distinct(plans), self._saved
-        name, first_round = saved.name(chosen, after), 0 if after is None else after.end
-        known = saved.get(name)
+        name, known = saved.name(chosen, after), saved.get(saved.name(chosen, after))
         if known is not None and self._retry_failed:
             known = known.with_attempts_left(before=self._began)
-        kept = [plan.key for plan in chosen if plan.name in keep]
-        limit_s = saved.preset.race_s if after is None else self.left_s(after)
+        part = _Part(
+            first_round=0 if after is None else after.end,
+            limit_s=saved.preset.race_s if after is None else self.left_s(after),
+            keep=[plan.key for plan in chosen if plan.name in keep],
+        )
         if known is None or self._has_more_time_than(known):
-            raced = self._time(chosen, {} if known is None else known.failed, first_round, kept, limit_s)
+            raced = self._time(chosen, {} if known is None else known.failed, part)
         elif again := [plan for plan in chosen if may_be_tried(plan, known.failed)]:
-            raced = self._tried_again(again, chosen, known, first_round, kept, limit_s)
+            raced = self._tried_again(again, chosen, known, part)
         else:
             return saved.timings(name, known, chosen, after, self._began)
         raced = saved.put(name, raced, anew=known is not None)
@@ -109,21 +111,11 @@ class EndToEndTimer:
     def _has_more_time_than(self, known: SavedRace) -> bool:
         return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s
 
-    def _tried_again(
-        self,
-        again: Sequence[Plan],
-        plans: Sequence[Plan],
-        known: SavedRace,
-        first_round: int,
-        keep: Collection[str],
-        limit_s: float,
-    ) -> SavedRace:
+    def _tried_again(self, again: Sequence[Plan], plans: Sequence[Plan], known: SavedRace, part: _Part) -> SavedRace:
         """Time all plans anew if a failed one can now be built; samples of different races are not comparable."""
         packages, failed = self._packages(again)
         failures = failed_again(known.failed, failed)
-        if not packages:
-            return dataclasses.replace(known, failed=failures)
-        return self._time(plans, failures, first_round, keep, limit_s)
+        return self._time(plans, failures, part) if packages else dataclasses.replace(known, failed=failures)
 
     def _packages(self, plans: Sequence[Plan]) -> tuple[dict[str, Path], dict[str, str]]:
         """Build the package of each plan; return the paths and the build failures, by key."""
@@ -143,22 +135,15 @@ class EndToEndTimer:
             packages[plan.key] = path
         return packages, failed
 
-    def _time(
-        self,
-        plans: Sequence[Plan],
-        failures: Mapping[str, FailedPlan],
-        first_round: int,
-        keep: Collection[str],
-        limit_s: float,
-    ) -> SavedRace:
+    def _time(self, plans: Sequence[Plan], failures: Mapping[str, FailedPlan], part: _Part) -> SavedRace:
         """Time the plans that have not failed too often."""
         began = time.monotonic()
         packages, failed = self._packages([p for p in plans if p.key not in failures or may_be_tried(p, failures)])
         inputs = self._inputs()
-        raced = self._raced(packages, inputs, plans, first_round, keep, limit_s)
+        raced = self._raced(packages, inputs, plans, part)
         if len(inputs) > 1 and packages and not raced.rounds:  # other sizes may make no sense to this model
             self._progress.message("no plan runs all sizes near the typical ones: timing the typical ones alone")
-            raced = self._raced(packages, inputs[:1], plans, first_round, keep, limit_s)
+            raced = self._raced(packages, inputs[:1], plans, part)
         again = failed_again(failures, {**failed, **raced.failed})
         still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
         return SavedRace(
@@ -171,15 +156,7 @@ class EndToEndTimer:
             took_s=time.monotonic() - began,
         )
 
-    def _raced(
-        self,
-        packages: Mapping[str, Path],
-        inputs: Sequence[Path],
-        plans: Sequence[Plan],
-        first_round: int,
-        keep: Collection[str],
-        limit_s: float,
-    ) -> Raced:
+    def _raced(self, packages: Mapping[str, Path], inputs: Sequence[Path], plans: Sequence[Plan], part: _Part) -> Raced:
         """Race packages, whose runs have these inputs in turn."""
         contenders = {
             key: package_contender(key, path, inputs, self._saved.threads, built_here=True)
@@ -190,13 +167,22 @@ class EndToEndTimer:
             [plan.key for plan in plans if plan.single],
             rounds=self._saved.preset.rounds,
             round_s=self._saved.preset.round_s,
-            limit_s=limit_s,
-            least_heats=1 if first_round else 2,
-            first_round=first_round,
-            keep=keep,
+            limit_s=part.limit_s,
+            least_heats=1 if part.first_round else 2,
+            first_round=part.first_round,
+            keep=part.keep,
             no_time=lambda heat_s: self._budget.left_s < heat_s,
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._saved.threads,
             percent=self._saved.percent,
             progress=self._progress,
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Where a race begins, the seconds in which its heats begin, and the keys of plans to keep."""
+
+    first_round: int
+    limit_s: float
+    keep: Collection[str]
