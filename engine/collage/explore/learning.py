@@ -14,7 +14,7 @@ from collage.explore.proposing import weights_from_work
 from collage_core.candidates.boundary import boundary_bytes
 from collage_core.candidates.costs import CacheKey
 from collage_core.fusion import CandidateKernel
-from collage_core.ir.graph.masks import iterate_bits
+from collage_core.ir.graph.masks import iterate_bits, union_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import GUESSED, NOISE, Beliefs, TargetBelief
 
@@ -160,25 +160,31 @@ def with_profiles(knowledge: Knowledge, candidates: Iterable[CandidateKernel]) -
 def _disputed(exploration: Exploration, profiles: Mapping[str, NodeTimes]) -> list[CandidateKernel]:
     """Return every target's kernels of the heavy operators on which profiles disagree, heaviest first.
 
-    They disagree if one target takes longer than another by more than it usually does.
+    They disagree if one target takes longer than another by more than it usually does. A profile says nothing of an
+    operator that it does not have.
     """
     found: dict[int, list[CandidateKernel]] = {}
     for candidate in exploration.pool:
         if is_operator(exploration, candidate) and candidate.target.mixable:
             found.setdefault(candidate.sub_graph.nodes & exploration.graph.needs_kernel, []).append(candidate)
     taken = {
-        nodes: {name: sum(times.get(node, 0.0) for node in iterate_bits(nodes)) for name, times in profiles.items()}
+        nodes: {
+            name: sum(times[node] for node in iterate_bits(nodes))
+            for name, times in profiles.items()
+            if all(node in times for node in iterate_bits(nodes))
+        }
         for nodes in found
     }
-    seen = [times for times in taken.values() if min(times.values()) > 0]
+    seen = [times for times in taken.values() if len(times) == len(profiles) and min(times.values()) > 0]
     usual = {
         name: statistics.median([times[name] / min(times.values()) for times in seen] or [1.0]) for name in profiles
     }
-    whole_us = min(sum(times.values()) for times in profiles.values())
+    complete = [times for times in profiles.values() if all(node in times for node in iterate_bits(union_of(found)))]
+    whole_us = min(sum(times.values()) for times in complete or profiles.values())
     heavy = []
     for nodes, times in taken.items():
         relative = [time / usual[name] for name, time in times.items()]
-        if max(times.values()) > _HEAVY * whole_us and max(relative) >= _DISPUTED * min(relative):
+        if len(times) > 1 and max(times.values()) > _HEAVY * whole_us and max(relative) >= _DISPUTED * min(relative):
             heavy.append(nodes)
     heavy.sort(key=lambda nodes: (-max(taken[nodes].values()), nodes))
     return [each for nodes in heavy[: exploration.setup.preset.operators] for each in found[nodes]]

@@ -1,4 +1,4 @@
-"""How far measurements are trusted."""
+"""How far measurements are trusted, and what profiles disagree about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from collage.explore.exhaustive import begun
-from collage.explore.learning import knowing_nothing, looked_at
+from collage.explore.learning import knowing_nothing, looked_at, with_profiles
+from collage.explore.proposing import worth_measuring
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import NOISE
@@ -55,3 +56,28 @@ def test_where_blocks_agree_or_there_are_none_it_is_what_is_always_assumed() -> 
     assert noise_of(Blocks(lambda: (50.0, 50.0))) == NOISE
     assert noise_of(Blocks(lambda: (50.0,))) == NOISE
     assert noise_of(Blocks(lambda: ())) == NOISE
+
+
+LINE = ("Relu", "Neg", "Exp", "Tanh", "Abs", "Sin")
+
+
+def alone(refused: str, slow: str) -> list[tuple[str, str]]:
+    """Measure largest kernels of two targets with profiles; return which operators are measured alone after that."""
+    graph = DataflowGraph(chain(*LINE, shape=(64, 64)))
+    costs_us = {"a": {**dict.fromkeys(LINE, 10.0), slow: 90.0}, "b": dict.fromkeys(LINE, 10.0)}
+    source = FakeSource(by_operator(costs_us), profile_us=lambda name, node: costs_us[name][node.op_type])
+    rules = [rule_of(a_target("a"), refuses=[refused] if refused else []), rule_of(a_target("b"))]
+    knowledge = knowing_nothing(begun(setup_of(source, rules), empty_pool(graph, source)))
+    largest = worth_measuring(knowledge.exploration, operators=0)
+    knowledge = looked_at(knowledge, "looking", largest)
+    before = len(source.measured)
+
+    with_profiles(knowledge, largest)
+
+    return [(name, nodes[0]) for name, nodes in source.measured[before:] if len(nodes) == 1]
+
+
+def test_an_operator_that_one_profile_lacks_is_not_disputed() -> None:
+    assert alone(refused="", slow="Tanh") == [("a", "tanh_0"), ("b", "tanh_0")]
+    assert alone(refused="Tanh", slow="Tanh") == []
+    assert alone(refused="Tanh", slow="Exp") == [("a", "exp_0"), ("b", "exp_0")]
