@@ -38,8 +38,8 @@ class Preset:
         challengers: Number of mixed plans timed end to end.
         rounds: Most interleaved rounds of the end-to-end race.
         round_s: Seconds each contender runs in a round.
-        race_s: Seconds after which no further heat of a race begins, except the second. With the race that goes on with
-            it, plans built for both included, it takes not much longer than twice this time.
+        race_s: Seconds after which no further heat of a race begins, except the second. Plans that look better then may
+            join until twice this time has passed, the building of plans included, and have one heat in any case.
         protocol: Timing protocol of candidates.
         effort: Passed to toolchains as `BuildContext.effort`.
         max_variants: Variants of a candidate that are timed, on the CPU.

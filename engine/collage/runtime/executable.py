@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -190,11 +190,10 @@ class Executable:
         foreign = (value for value in wiring.outputs if wiring.specs[value].kind is ValueKind.FOREIGN)
         return frozenset(wiring.specs[value].name for value in foreign if wiring.roots[value].producer() is not None)
 
-    def forget(self) -> None:
-        """Let go of values inside the plan that a run made anew, or views; a view may be of an input."""
-        for memory in self._memories.values():
-            for place in memory.places.passing:
-                place.put(None)
+    @property
+    def passing(self) -> Sequence[Any]:
+        """Buffers inside the plan of values of unknown size, which each run makes anew; a view may be of an input."""
+        return self._memory.places.passing
 
     def spec(self, value: ir.Value) -> TensorSpec:
         """Return the tensor spec of an input or output."""

@@ -76,7 +76,7 @@ class Session:
         self._made_anew = executable.made_anew
         # what may not stay once a run has returned; where there are devices, `device_work` is of the last run
         self._borrowed = [place for place in self._inputs.values() if place.is_referred_to] if moves else []
-        self._moves = moves
+        self._passing = executable.passing if moves else ()
         self._lenders = {
             name: Lender(buffer.spec, None if blocks is None else blocks.of(buffer.spec))
             for name, buffer in self._default.output_buffers.items()
@@ -306,8 +306,8 @@ class Session:
             run.output_buffers[name].put(None)
         for place in self._borrowed:
             place.forget()
-        if self._moves:
-            self._executable.forget()
+        for buffer in self._passing:
+            buffer.put(None)
 
     def _filled(self, values: Sequence[tuple[Input, Any]], blocks: Mapping[str, Block]) -> BoundRun:
         """Return the run that reads these inputs and writes into these blocks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,14 @@ class Squares:
         return run
 
 
+def another(kernel: Any, specs: Sequence[TensorSpec], values: Sequence[Any]) -> Another:
+    """Bind a kernel of one input and one output to memory of its own."""
+    inputs, outputs = (aligned_buffer(specs[0]),), (aligned_buffer(specs[1]),)
+    inputs[0].put(values[0])
+    bound = Bound(kernel, kernel.bind(inputs, outputs, None), inputs, outputs)
+    return bound, bound.call
+
+
 @pytest.fixture
 def judge(tmp_path: Path) -> Callable[[str], float]:
     """Judges a kernel as a worker does: twice, and as it is used."""
@@ -79,20 +88,10 @@ def judge(tmp_path: Path) -> Callable[[str], float]:
     check = OutputCheck([X], [right], store, function, correct=True, tolerance=Tolerance(), deterministic=False)
 
     def judged(way: str) -> float:
-        kernel: Any = Squares(way)
-
-        def bound(values: Sequence[Any]) -> Bound:
-            inputs, outputs = (aligned_buffer(SPECS[0]),), (aligned_buffer(SPECS[1]),)
-            inputs[0].put(values[0])
-            return Bound(kernel, kernel.bind(inputs, outputs, None), inputs, outputs)
-
-        def another(values: Sequence[Any]) -> Another:
-            second = bound(values)
-            return second, second.call
-
-        first = bound([X])
-        check.twice(first, first.call)
-        return check.as_used(first, first.call, another)
+        kernel = Squares(way)
+        first, call = another(kernel, SPECS, [X])
+        check.twice(first, call)
+        return check.as_used(first, call, functools.partial(another, kernel, SPECS))
 
     return judged
 
@@ -150,14 +149,5 @@ def test_indices_of_one_row_are_not_tried_in_another(tmp_path: Path) -> None:
     right = encode_value(-indices, store)
     check = OutputCheck([indices], [right], store, function, correct=True, tolerance=Tolerance(), deterministic=False)
 
-    def bound(values: Sequence[Any]) -> Bound:
-        inputs, outputs = (aligned_buffer(specs[0]),), (aligned_buffer(specs[1]),)
-        inputs[0].put(values[0])
-        return Bound(kernel, kernel.bind(inputs, outputs, None), inputs, outputs)
-
-    def another(values: Sequence[Any]) -> Another:
-        second = bound(values)
-        return second, second.call
-
-    first = bound([indices])
-    assert check.as_used(first, first.call, another) == 0
+    first, call = another(kernel, specs, [indices])
+    assert check.as_used(first, call, functools.partial(another, kernel, specs)) == 0

@@ -29,7 +29,6 @@ class Raced:
         explored: What they were chosen from, with what is known of kernels now.
         plans: The plans.
         timings: How they fared.
-        began: When the race began, by the budget's clock.
         alone_us: What each was predicted to take by its kernels measured alone, in microseconds, by name.
         trace: Every plan timed by a two-level search, as JSON; None for other searches.
         notes: What the user should know about it.
@@ -38,7 +37,6 @@ class Raced:
     explored: Explored
     plans: Sequence[Plan]
     timings: EndToEndTimings
-    began: float
     alone_us: Mapping[str, float] = dataclasses.field(default_factory=dict)
     trace: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
@@ -64,9 +62,7 @@ class Racing:
 
     def timed(self, explored: Explored, plans: Sequence[Plan]) -> Raced:
         """Time plans."""
-        began = self.environment.budget.clock()
-        timings = self._timer(self.options.effective).run(plans)
-        return Raced(explored=explored, plans=plans, timings=timings, began=began)
+        return Raced(explored=explored, plans=plans, timings=self._timer(self.options.effective).run(plans))
 
     def gone_on(self, raced: Raced) -> Raced:
         """Race what looks better by what kernels take in place; in a two-level search, change plans as well."""
@@ -77,7 +73,8 @@ class Racing:
         """Take what kernels take in place for their costs, and race what looks better then, if there is time."""
         preset = self.options.effective
         timer = self._timer(preset)
-        allowed = timer.left_s(raced.timings) > 0 and self.environment.budget.racing.allows_again(raced.began)
+        left_s = self.environment.budget.racing.left_s
+        allowed = timer.left_s(raced.timings) > 0 and left_s > 0 and left_s >= raced.timings.took_s
         found = with_feedback(
             raced.explored.pool,
             raced.plans,

@@ -29,8 +29,8 @@ from collage_core.errors import CollageError
 _LEAST_S = 10.0
 """Seconds in which a plan has to be loaded and run once, though the budget is spent."""
 _LARGER = 1.25
-"""A race that a budget cut short is run anew with one that is larger by this factor. Shares of one budget, of which
-each of several shapes has one, differ by less from run to run.
+"""A race that a budget cut short is run anew with one that is larger by this factor: less would add few rounds, and the
+share of a budget that one of several shapes has differs a little from run to run.
 """
 
 
@@ -83,7 +83,8 @@ class EndToEndTimer:
             keep: Names of plans that stay as long as another does.
         """
         chosen, saved = distinct(plans), self._saved
-        name, known = saved.name(chosen, after), saved.get(saved.name(chosen, after))
+        name = saved.name(chosen, after)
+        known = saved.get(name)
         if known is not None and self._retry_failed:
             known = known.with_attempts_left(before=self._began)
         part = _Part(
