@@ -18,6 +18,8 @@ TASKS = 4
 """Pieces of work for each thread, so that a thread that is held up leaves its share to the others."""
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
+MOST_PHASES_UNROLLED = 4
+"""Phases of a row that registers hold side by side, each with what is the largest so far and its place."""
 MOST_PRODUCTS_UNROLLED = 9
 """Products of a sum whose loops are all unrolled."""
 
@@ -227,6 +229,7 @@ class _Loops:
             return fused
         to, ti = hl.Var(f"{sink.name}_to"), hl.Var(f"{sink.name}_ti")
         func.split(fused, to, ti, factor, hl.TailStrategy.GuardWithIf).parallel(to)
+        func.never_partition([to])  # else all rows of the first and the last task take the slow way of rows at an edge
         return ti
 
 
@@ -267,20 +270,37 @@ def _inside(
     last = axes[-1]
     extent = regions[last].extent
     _vectorised(func, member.variables[last], extent, lanes, member.name, known=regions[last].known)
-    if update is None or member.reduction is None:
-        return
-    size = vector_of(extent, lanes)
-    exact = regions[last].known and extent % size == 0
+    if member.reduction is not None:
+        _add_up(member, regions, last, lanes)
+
+
+def _add_up(member: Stage, regions: Sequence[_Region], last: int, lanes: int) -> None:
+    """Run the loops in which a stage adds up: in vectors, several of them side by side in registers.
+
+    Args:
+        member: The stage.
+        regions: How much of each axis is computed.
+        last: Its innermost axis.
+        lanes: Elements in a vector.
+    """
+    update, region = member.func.update(0), regions[last]
+    size = vector_of(region.extent, lanes)
+    exact = region.known and region.extent % size == 0
     tail = hl.TailStrategy.RoundUp if exact else hl.TailStrategy.GuardWithIf
     uo, ui = hl.Var(f"{member.name}_uo"), hl.Var(f"{member.name}_ui")
     update.split(member.variables[last], uo, ui, size, tail).vectorize(ui)
-    rvars = [*reversed(member.reduction)]
     rest = [member.variables[axis] for axis in reversed(range(len(regions))) if axis not in (last, member.scanned)]
-    steps = -(-extent // size)
-    if steps <= MOST_UNROLLED:
-        update.reorder(ui, uo, *rvars, *rest).unroll(uo, steps, tail)
+    reduced = [*reversed(member.reduction or ())]
+    steps = -(-region.extent // size)
+    if member.phased and regions[-2].whole:
+        phase, po, pi = rest[0], hl.Var(f"{member.name}_po"), hl.Var(f"{member.name}_pi")
+        together = max(each for each in range(1, MOST_PHASES_UNROLLED + 1) if regions[-2].extent % each == 0)
+        update.split(phase, po, pi, together, hl.TailStrategy.RoundUp).unroll(pi)
+        update.reorder(ui, pi, *reduced, uo, po, *rest[1:])
+    elif steps <= MOST_UNROLLED:
+        update.reorder(ui, uo, *reduced, *rest).unroll(uo, steps, tail)
     else:
-        update.reorder(ui, *rvars, uo, *rest)
+        update.reorder(ui, *reduced, uo, *rest)
 
 
 def _in_registers(tile: Tile, results: Any, row: Any, sink: Any, at: Any, lanes: int) -> None:

@@ -50,13 +50,14 @@ class Argument:
 
     def takes(self, kind: ElementType, held: Any, element: Any) -> Any:
         """Return whether an element takes the place of the held one, where places rise from the one held at first."""
-        beyond = self._beyond(element, held)
-        if self.last:
-            beyond = beyond | (element == held)
+        beyond, equal = self._beyond(element, held), element == held
         if not kind.is_float:
-            return beyond
-        strange = hl.is_nan(element)  # no comparison tells: Halide takes the contrary of <= for >
-        return beyond | (strange if self.last else strange & ~hl.is_nan(held))
+            return beyond | equal if self.last else beyond
+        if self.last:
+            return beyond | equal | hl.is_nan(element)
+        # What is not within is beyond, or NaN. LLVM makes one comparison of these two; of <= in vectors Halide 21 makes
+        # the contrary of >, for which NaN is within.
+        return ~(self._beyond(held, element) | equal | hl.is_nan(held))
 
     def better(self, kind: ElementType, held: Any, known: Any, element: Any, at: Any) -> Any:
         """Return whether an element at any place takes that of the held one, whose place is known."""

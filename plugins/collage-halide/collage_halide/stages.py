@@ -105,6 +105,7 @@ class Stage(Value):
         loads: Loops that each of its loads depends on.
         gathers: Whether it loads from places that depend on what is in memory.
         apart: Whether it has loops of its own, whoever reads it.
+        phased: Whether its last axis but one is of phases, which read nearly the same elements: see `Value.phases`.
         fused: Whether products may be fused with additions; else floats are computed as written.
     """
 
@@ -132,6 +133,7 @@ class Stage(Value):
         self.gathers = False
         self.apart = False
         self.fused = False
+        self.phased = False
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return an element, and remember who reads it."""

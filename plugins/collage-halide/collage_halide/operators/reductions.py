@@ -9,7 +9,7 @@ from typing import Any
 
 from collage_halide import hl
 from collage_halide.arithmetic import product
-from collage_halide.elements import FLOATS, NUMBERS, ElementType
+from collage_halide.elements import F32, FLOATS, NUMBERS, ElementType
 from collage_halide.errors import Refused
 from collage_halide.indices import Index
 from collage_halide.op import Op
@@ -35,7 +35,8 @@ def over(
 ) -> Value:
     """Reduce a value over some axes; the result has extent 1 there.
 
-    Of a resized value elements are reduced phase by phase, since those of a phase are read side by side.
+    Of a resized value elements are reduced phase by phase, since those of a phase are read side by side. Phases are
+    made as long as whole vectors: a last vector of fewer elements would gather them.
 
     Args:
         scope: Where.
@@ -49,6 +50,8 @@ def over(
     shape = source.shape
     row = tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     phases = 1 if row[-1] % source.phases else source.phases
+    width, lanes = row[-1] // phases, scope.lanes(F32)
+    whole = -(-width // lanes) * lanes if width > lanes else width
     merged = source
     places = list(axes)
     while len(places) > 1 and places[-1] == places[-2] + 1 and merged.merges(places[-2]):
@@ -59,7 +62,7 @@ def over(
 
     def element(at: At, own: At) -> Expr:
         if phases > 1:
-            at = (*at[:-2], at[-1] * phases + at[-2])
+            at = (*at[:-2], at[-1].clamped(0, width - 1) * phases + at[-2])
         rest = iter(at[axis] for axis in range(len(shape)) if axis not in axes)
         mine = iter(own)
         index = tuple(next(mine) if axis in places else next(rest) for axis in range(len(merged.shape)))
@@ -68,10 +71,11 @@ def over(
 
     along = all(extent == 1 for extent in row[axes[-1] :])
     reduced = [merged.shape[axis] for axis in places]
-    split = row if phases == 1 else (*row[:-1], phases, row[-1] // phases)
+    split = row if phases == 1 else (*row[:-1], phases, whole)
     stage = _in_pieces(scope, how, split, reduced, kind, element, along=along, work=work + source.cost)
     if phases == 1:
         return stage
+    stage.phased = True
     return scope.moved(row, stage.kind, lambda at: stage.at((*at[:-1], at[-1] % phases, at[-1] // phases)))
 
 
