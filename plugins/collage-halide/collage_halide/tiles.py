@@ -13,9 +13,9 @@ LATENCY = 8
 """Multiplications that a core has under way at a time."""
 MOST = 16
 """Results, and vectors of each, beyond which no register is left."""
-_SUMS, _SUMS_OF_AVX512 = 12, 20
-"""Vectors of sums that leave registers for what is multiplied, of 16 and of 32 registers."""
 _REGISTERS, _REGISTERS_OF_AVX512 = 16, 32
+_SUMS, _SUMS_OF_AVX512 = 12, 20
+"""Most of them that hold sums."""
 _LANES_OF_AVX512 = 16
 _MISALIGNED = 2
 """Time of a load across two lines of the cache, as of most vectors in windows, in multiplications."""
@@ -66,19 +66,23 @@ def tile_of(nest: Nest, axes: Sequence[int], lanes: int) -> Tile | None:
 
 
 def _of_same_vectors(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> list[tuple[int, int, Tile]]:
-    """Return tiles along axes on which vectors do not depend, the time each takes, and a smaller number the larger."""
+    """Return tiles along axes on which vectors do not depend, the time each takes, and a smaller number the larger.
+
+    Beside the sums there is room for all vectors that are loaded, for LLVM loads these first, and for one weight.
+    """
     shape, last = nest.shape, axes[-1]
     names = {each.tie: at.name() for each, at in zip(nest.members[member], member.variables, strict=True)}
     vectors = [loops for loops in member.loads if names[last] in loops]
     side = vector_of(shape[last], lanes)
     most = _SUMS_OF_AVX512 if lanes == _LANES_OF_AVX512 else _SUMS
+    registers = _REGISTERS_OF_AVX512 if lanes == _LANES_OF_AVX512 else _REGISTERS
     found: list[tuple[int, int, Tile]] = []
     for axis in axes[:-1]:
         if axis not in names or all(names[axis] in loops for loops in vectors):
             continue
         for results, count in itertools.product(range(2, min(MOST, shape[axis]) + 1), range(1, MOST + 1)):
             width = count * side
-            if count * results <= most and width <= shape[last]:
+            if count * results <= most and count * (results + 1) < registers and width <= shape[last]:
                 tiles = -(-shape[axis] // results) * -(-shape[last] // width)
                 took = tiles * max(count * results, count + results, LATENCY)
                 found.append((took, -count * results, Tile(member, axis, results, width)))
