@@ -2,7 +2,8 @@
 
 Usage:
     python -m benchmarks.fused_groups list --work DIR --results FILE.json [NAME...]
-    python -m benchmarks.fused_groups race --work DIR --list FILE.json [--results FILE.json] [--rounds N] [GROUP...]
+    python -m benchmarks.fused_groups race --work DIR --list FILE.json [--results FILE.json] [--rounds N] [--patience N]
+        [GROUP...]
 
 `list` asks `collage-halide` which groups it proposes in the models of the suite and of the generator, has ONNX
 Runtime's profiler time their operators unfused, and keeps the 40 groups with most time, at most four with the same
@@ -205,6 +206,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         noting(command)
     command.add_argument("--list", type=Path, required=True, metavar="FILE.json", dest="listing")
     command.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
+    command.add_argument(
+        "--patience", type=int, default=PATIENCE, metavar="N", help="times the rounds, on a busy machine"
+    )
     options = parser.parse_args(arguments)
     options.work.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
@@ -221,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             written(options.results, report, list_page(report), options.note, afresh=True)
         return 0
     groups = read_groups(json.loads(options.listing.read_text(encoding="utf-8"))["groups"])
-    protocol = Protocol(threads=threads(), rounds=options.rounds, patience=PATIENCE)
+    protocol = Protocol(threads=threads(), rounds=options.rounds, patience=options.patience)
     rows, errors = [], {}
     for number, group in enumerate(groups, start=1):
         if options.names and group.name not in options.names:
