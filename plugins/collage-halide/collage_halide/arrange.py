@@ -19,7 +19,7 @@ TASKS = 4
 MOST_UNROLLED = 8
 """Vectors of sums that are kept in registers side by side."""
 MOST_PHASES_UNROLLED = 4
-"""Phases of a row that registers hold side by side, each with what is the largest so far and its place."""
+"""Phases of a row that registers hold side by side: with the places of the largest so far they are twice as many."""
 MOST_PRODUCTS_UNROLLED = 9
 """Products of a sum whose loops are all unrolled."""
 
@@ -280,7 +280,7 @@ def _add_up(member: Stage, regions: Sequence[_Region], last: int, lanes: int) ->
     Args:
         member: The stage.
         regions: How much of each axis is computed.
-        last: Its innermost axis.
+        last: Its innermost axis with more than one element.
         lanes: Elements in a vector.
     """
     update, region = member.func.update(0), regions[last]
@@ -292,11 +292,15 @@ def _add_up(member: Stage, regions: Sequence[_Region], last: int, lanes: int) ->
     rest = [member.variables[axis] for axis in reversed(range(len(regions))) if axis not in (last, member.scanned)]
     reduced = [*reversed(member.reduction or ())]
     steps = -(-region.extent // size)
-    if member.phased and regions[-2].whole:
+    if member.phased and regions[-2].whole and last == len(regions) - 1:
         phase, po, pi = rest[0], hl.Var(f"{member.name}_po"), hl.Var(f"{member.name}_pi")
-        together = max(each for each in range(1, MOST_PHASES_UNROLLED + 1) if regions[-2].extent % each == 0)
-        update.split(phase, po, pi, together, hl.TailStrategy.RoundUp).unroll(pi)
-        update.reorder(ui, pi, *reduced, uo, po, *rest[1:])
+        phases = _divisor_up_to(regions[-2].extent, MOST_PHASES_UNROLLED)
+        update.split(phase, po, pi, phases, hl.TailStrategy.RoundUp).unroll(pi)
+        held = phases if member.part is None else 2 * phases  # with its place
+        vectors = _divisor_up_to(steps, max(1, MOST_UNROLLED // held)) if exact else 1
+        vo, vi = hl.Var(f"{member.name}_vvo"), hl.Var(f"{member.name}_vvi")
+        update.split(uo, vo, vi, vectors, hl.TailStrategy.RoundUp).unroll(vi)
+        update.reorder(ui, pi, vi, *reduced, vo, po, *rest[1:])
     elif steps <= MOST_UNROLLED:
         update.reorder(ui, uo, *reduced, *rest).unroll(uo, steps, tail)
     else:
@@ -346,6 +350,11 @@ def _tail(extent: int, size: int) -> Any:
     Not cut off: Halide 21 fails to compile a masked load that runs backwards, and masks cost time.
     """
     return hl.TailStrategy.RoundUp if extent % size == 0 else hl.TailStrategy.ShiftInwards
+
+
+def _divisor_up_to(total: int, most: int) -> int:
+    """Return the largest divisor of a number that is no more than another."""
+    return max(each for each in range(1, most + 1) if total % each == 0)
 
 
 def _divisor(total: int, wanted: int) -> int:

@@ -55,8 +55,8 @@ class Argument:
             return beyond | equal if self.last else beyond
         if self.last:
             return beyond | equal | hl.is_nan(element)
-        # What is not within is beyond, or NaN. LLVM makes one comparison of these two; of <= in vectors Halide 21 makes
-        # the contrary of >, for which NaN is within.
+        # It does if it is not at most the held one: beyond it, or NaN. LLVM makes one comparison of less and equal; of
+        # <= in vectors Halide 21 makes the contrary of >, which is true of NaN.
         return ~(self._beyond(held, element) | equal | hl.is_nan(held))
 
     def better(self, kind: ElementType, held: Any, known: Any, element: Any, at: Any) -> Any:

@@ -105,7 +105,7 @@ class Stage(Value):
         loads: Loops that each of its loads depends on.
         gathers: Whether it loads from places that depend on what is in memory.
         apart: Whether it has loops of its own, whoever reads it.
-        phased: Whether its last axis but one is of phases, which read nearly the same elements: see `Value.phases`.
+        phased: Whether its last axis but one is of phases (`Value.phases`) that read nearly the same elements.
         fused: Whether products may be fused with additions; else floats are computed as written.
     """
 

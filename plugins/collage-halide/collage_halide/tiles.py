@@ -90,7 +90,7 @@ def _of_same_vectors(nest: Nest, member: Stage, axes: Sequence[int], lanes: int)
 
 
 def _of_windows(nest: Nest, member: Stage, axes: Sequence[int], lanes: int) -> list[tuple[int, int, Tile]]:
-    """Return tiles along the axis before the innermost one, if windows along it overlap; see `_of_same_vectors`."""
+    """Return tiles along the axis before the innermost one, if windows along it overlap, as `_of_same_vectors`."""
     if len(axes) < 2:
         return []
     shape, axis, last = nest.shape, axes[-2], axes[-1]

@@ -57,3 +57,30 @@ def test_strange_numbers_in_the_last_vector(kernels: HostKernels) -> None:
 
     for artifact in kernels.lowered(what, variants=9):
         np.testing.assert_array_equal(kernels.run(what, artifact, {"x": x})[0], right)
+
+
+def test_of_one_column_phases_are_all_there_is(kernels: HostKernels) -> None:
+    what = written(
+        "g (float[1,7,40,1] x) => (float[1,1,160,1] y) <int64[1] channels = {1}, int64[1] columns = {3},"
+        " float[1,7,160,4] r, float[1,1,160,4] m> {"
+        ' r = Resize<mode="nearest">(x, , by) m = ReduceMax(r, channels) y = ReduceSum(m, columns) }',
+        {"by": np.array([1, 1, 4, 4], np.float32)},
+    )
+    kernels.check(what, {"x": RNG.standard_normal((1, 7, 40, 1)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("width", [21, 70])
+def test_phases_that_gather(width: int, kernels: HostKernels) -> None:
+    what = resized("maximum", '"linear", coordinate_transformation_mode="align_corners"', 4, width)
+    kernels.check(what, {"x": RNG.standard_normal((1, CHANNELS, ROWS, width)).astype(np.float32)}, effort=0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "int64"])
+def test_phases_of_other_types(dtype: str, kernels: HostKernels) -> None:
+    what = written(
+        f"g ({dtype}[1,7,40,21] x) => ({dtype}[1,1,160,84] y) <int64[1] over = {{1}}, {dtype}[1,7,160,84] r> {{"
+        ' r = Resize<mode="nearest">(x, , by) y = ReduceMax(r, over) }',
+        {"by": np.array([1, 1, 4, 4], np.float32)},
+    )
+    [spec] = what.function.inputs
+    kernels.check(what, {"x": RNG.integers(-50, 50, (1, 7, 40, 21)).astype(spec.numpy_dtype)})

@@ -35,8 +35,8 @@ def over(
 ) -> Value:
     """Reduce a value over some axes; the result has extent 1 there.
 
-    Of a resized value elements are reduced phase by phase, since those of a phase are read side by side. Phases are
-    made as long as whole vectors: a last vector of fewer elements would gather them.
+    Of a resized value elements are reduced phase by phase, since those of a phase are read side by side. Phases
+    longer than a vector are made as long as several: of a last one of fewer elements each would be loaded by itself.
 
     Args:
         scope: Where.
@@ -75,7 +75,7 @@ def over(
     stage = _in_pieces(scope, how, split, reduced, kind, element, along=along, work=work + source.cost)
     if phases == 1:
         return stage
-    stage.phased = True
+    stage.phased = not stage.gathers  # registers hold the indices and shares of one phase, and nothing is read twice
     return scope.moved(row, stage.kind, lambda at: stage.at((*at[:-1], at[-1] % phases, at[-1] // phases)))
 
 
