@@ -15,6 +15,7 @@ TARGET_OPSET = 21
 OpenVINO 2026.4, TVM's importer. From 18 to 26 ONNX Runtime fuses the same nodes of BERT, ConvNeXt and Segformer,
 so a higher version would gain nothing; 22 and later add element types and new operators.
 """
+_COORDINATES = "coordinate_transformation_mode"
 
 
 def upgrade_opset(model: ir.Model) -> ir.Model:
@@ -35,17 +36,35 @@ def upgrade_opset(model: ir.Model) -> ir.Model:
     except Exception:  # no adapter for some operator: every toolchain still reads the old version
         return model
     result = ir.serde.deserialize_model(converted)
+    if version < 11:
+        _keep_coordinates(result)
     _restore(result, model, weights)
     return result
 
 
 def _is_misconverted(model: ir.Model, version: int) -> bool:
-    """Return whether ONNX's version converter would convert a node incorrectly.
+    """Return whether ONNX's version converter would convert a node incorrectly (onnx 1.23, `convert.h`).
 
-    Scan lost its batch axis in opset 9; the converter drops the lengths and leaves the axis (onnx 1.23,
-    `scan_8_9.h`).
+    Scan lost its batch axis in opset 9; the converter drops the lengths and leaves the axis. Hardmax flattened its
+    operand up to opset 12. GroupNormalization had a scale for each group up to opset 20, and has one for each channel.
+    Resize lost a kind of coordinates in opset 13. The converter leaves these as they are.
     """
-    return version < 9 and any(node.op_type == "Scan" for node in model.graph.all_nodes())
+    until = {"Scan": 9, "Hardmax": 13, "GroupNormalization": 21}
+    nodes = list(model.graph.all_nodes())
+    lost = any(node.attributes.get_string(_COORDINATES) == "tf_half_pixel_for_nn" for node in nodes)
+    return (version < 13 and lost) or any(version < until.get(node.op_type, 0) for node in nodes)
+
+
+def _keep_coordinates(model: ir.Model) -> None:
+    """Give each Resize the coordinates that it had before opset 11, as Upsample; the converter leaves other defaults.
+
+    The text of these versions names none. ONNX Runtime has `asymmetric` ones, as its maintainers say
+    (microsoft/onnxruntime issue 4419), and OpenVINO has them, too.
+    """
+    for node in model.graph.all_nodes():
+        if node.op_type == "Resize" and node.domain in ("", "ai.onnx"):
+            node.attributes[_COORDINATES] = ir.AttrString(_COORDINATES, "asymmetric")
+            node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "floor")
 
 
 def _is_valid(proto: onnx.ModelProto) -> bool:
