@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 
@@ -42,6 +44,15 @@ class Assembled:
     targets: Mapping[str, Target]
     kernels: Mapping[str, CandidateKernel]
     errors: Mapping[str, float]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all artifacts, in hexadecimal: two builds of one plan are the same if it is."""
+        found = hashlib.sha256()
+        for site, artifact in sorted(self.artifacts.items()):
+            files = {name: hashlib.sha256(content).hexdigest() for name, content in artifact.files.items()}
+            rest = [site, files, artifact.metadata, dict(artifact.constants), artifact.variant]
+            found.update(json.dumps(rest, sort_keys=True).encode())
+        return found.hexdigest()
 
     def save(
         self,

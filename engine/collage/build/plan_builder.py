@@ -25,6 +25,7 @@ from collage.errors import (
     WrongKernelError,
 )
 from collage.measure.budget import Budget
+from collage.measure.driver.records import DEADLINE_REASON
 from collage.measure.worker.judge_version import JUDGE
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
@@ -70,6 +71,9 @@ class PlanBuilder:
     def verified(self, plan: Plan) -> tuple[Assembled, Verified]:
         """Build a plan and check it on fresh inputs in a process of its own, once per database and version of plugins.
 
+        A build that came out otherwise than the one that was checked is checked, too. What was checked less than it
+        could be, because a budget ended, is checked again by the next run.
+
         Kernels of which only measurements by other versions of their plugin, or of the judge, are known are measured
         once more before.
 
@@ -88,15 +92,24 @@ class PlanBuilder:
         if known is not None:
             if assembled is None:  # an earlier run checked it
                 assembled = assemble(plan, self._environment.source, toolchains.store, self.progress, check=False)
-            return dataclasses.replace(assembled, errors=known.site_errors), known
+            assembled = dataclasses.replace(assembled, errors=known.site_errors)
+            if assembled.digest() == known.artifacts:
+                return assembled, known
+            self._last = assembled
         plugins = [toolchains.plugins[each] for each in plan.toolchains]
         try:
             assembled = self.build(plan)
-            verified = self._verify(assembled)
-        except VerificationError as error:
-            self._wrong.note(plan, plugins, str(error))
+            verified, whole = self._verify(assembled)
+        except TooInexactError as error:
+            self._wrong.note(plan, plugins, str(error), bound=self._tolerance(plan))
             raise
-        toolchains.database.put_document(name, verified)
+        except VerificationError as error:
+            if DEADLINE_REASON not in str(error):  # with more time it may be right
+                self._wrong.note(plan, plugins, str(error))
+            raise
+        verified = dataclasses.replace(verified, artifacts=assembled.digest())
+        if whole:
+            toolchains.database.put_document(name, verified)
         self._wrong.note(plan, plugins, "")
         return assembled, verified
 
@@ -113,13 +126,16 @@ class PlanBuilder:
     def _known(self, plan: Plan) -> Assembled | None:
         return self._last if self._last is not None and self._last.plan.key == plan.key else None
 
-    def _verify(self, assembled: Assembled) -> Verified:
+    def _verify(self, assembled: Assembled) -> tuple[Verified, bool]:
+        """Check a plan; return what came of it, and whether it was checked as strictly as without a budget."""
         workload, toolchains = self._environment.workload, self._environment.toolchains
         budget = self._environment.budget
         left_s = budget.left_s
         self.progress.phase("verifying on fresh inputs")
         package = toolchains.folder / "chosen.collage"
         inputs, evaluation = self._reference.fresh()
+        probe = self._reference.probe(inputs)
+        whole = math.isinf(budget.seconds) or (not budget.is_spent and self._reference.is_conditioned(evaluation))
         assembled.save(package, None, threads=toolchains.threads, model_name=workload.facts.name, model_sha256="")
         try:
             found = verify(
@@ -133,7 +149,7 @@ class PlanBuilder:
                 tolerance=self._tolerance(assembled.plan),
                 evaluation=evaluation,
                 site_errors=assembled.errors,
-                probe=self._reference.probe(inputs),
+                probe=probe,
                 deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
             )
             samples = []
@@ -141,8 +157,11 @@ class PlanBuilder:
                 said = ", ".join(f"{name}={size}" for name, size in sizes.items())
                 self.progress.phase(f"verifying with {said}")
                 try:
-                    samples.append(Sample(said, *self._reference.of_sizes(sizes)))
+                    sample = Sample(said, *self._reference.of_sizes(sizes))
+                    samples.append(sample)
+                    whole = whole and (math.isinf(budget.seconds) or self._reference.is_conditioned(sample.evaluation))
                 except (EvaluationError, ModelCostError) as error:
+                    whole = whole and math.isinf(budget.seconds)
                     found = found.with_unchecked(said, f"the reference gives nothing to compare with: {error}")
             if samples:
                 largest = verify_in_turn(
@@ -157,7 +176,7 @@ class PlanBuilder:
                     deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
                 )
                 found = dataclasses.replace(found, max_error=max(found.max_error, largest))
-            return found
+            return found, whole
         except TooInexactError as error:
             if any(kernel.target.is_chosen_by_region for kernel in assembled.plan.kernels):
                 raise TooInexactError(str(error), error.excess, assembled.plan.key) from error

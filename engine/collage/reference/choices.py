@@ -145,7 +145,7 @@ def wrong_choices(choice: Choice, made: Any, expected: Any, read: Callable[[ir.V
     if choice.node.op_type in _POSITIONS:
         fits = _as_good(choice.node, made, expected, origins, read)
     elif choice.node.op_type in _COMPARISONS:
-        fits = _may_compare(choice, origins, read)
+        fits = _is_boolean(made) & _may_compare(choice, origins, read)
     else:
         fits = _may_round(choice, made, origins, read)
     return int(np.count_nonzero(~fits)) + _taken_twice(choice, everything)
@@ -235,8 +235,14 @@ def _as_good(
     return fits
 
 
+def _is_boolean(made: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return what is false or true, perhaps cast to another type."""
+    found: np.ndarray[Any, Any] = (made == made.dtype.type(0)) | (made == made.dtype.type(1))
+    return found
+
+
 def _may_compare(choice: Choice, origins: np.ndarray[Any, Any], read: Callable[[ir.Value], Behind]) -> Any:
-    """Return where two numbers are within tolerance of each other, or not comparable."""
+    """Return where two numbers are within tolerance of each other; exact ones compare in one way only."""
     shape = _chosen_shape(choice, read)
     sides = []
     allowed = np.zeros(origins.shape)
@@ -248,7 +254,7 @@ def _may_compare(choice: Choice, origins: np.ndarray[Any, Any], read: Callable[[
     if len(sides) == 1:  # compared with itself
         return np.ones(origins.shape, bool)
     with np.errstate(invalid="ignore"):  # infinities of one sign
-        return np.abs(sides[0] - sides[1]) <= allowed
+        return (allowed > 0) & (np.abs(sides[0] - sides[1]) <= allowed)
 
 
 def _allowed(numbers: np.ndarray[Any, Any], conditioning: Conditioning | None) -> np.ndarray[Any, Any]:
@@ -272,7 +278,7 @@ def _may_round(choice: Choice, made: np.ndarray[Any, Any], origins: np.ndarray[A
         least, most = (0, 1) if to == ir.DataType.BOOL else (to.min, to.max)
         undefined = ~np.isfinite(wide) | (to != ir.DataType.BOOL) & ((wide - allowed < least) | (wide + allowed > most))
         if to == ir.DataType.BOOL:
-            return np.abs(wide) <= allowed
+            return _is_boolean(made) & (allowed > 0) & (np.abs(wide) <= allowed)
     else:
         undefined = np.zeros(wide.shape, bool)
     graph = node.graph

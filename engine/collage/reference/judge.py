@@ -175,7 +175,8 @@ class Judge:
         if self._correct and found.beyond:
             if (wrong := self._wrong_choices(name, actual, expected)) is not None:
                 return f"{_beyond(found)}, {wrong} of them wrong choices" if wrong else ""
-            if self._may_differ(name, conditioning) and found.beyond <= self._share(name, conditioning) * found.total:
+            most = self._share(name, conditioning) * found.total
+            if self._may_differ(name, conditioning) and found.beyond <= most and not _is_nothing(actual, expected):
                 return ""
         if found.reason:
             return found.reason
@@ -185,6 +186,13 @@ class Judge:
         if self._correct and conditioning is not None and allowed >= USUAL_ERROR:
             error, allowed = found.of_elements, max(allowed, _ROUNDINGS * conditioning.unit)
         return "" if error <= allowed else f"error {error:.3g} of the tensor's scale, allowed {allowed:.3g}"
+
+    def left_open(self, name: str, expected: Any, conditioning: Conditioning | None) -> float:
+        """Return the share of a value's elements of which nothing is asked, because choices before them may differ."""
+        decided = name in self._exact or name in self._rounded or not self._correct
+        if decided or not self._may_differ(name, conditioning) or not isinstance(expected, np.ndarray):
+            return 0.0
+        return 0.0 if choice_behind(self._values[name]) is not None else self._share(name, conditioning)
 
     def _may_differ(self, name: str, conditioning: Conditioning | None) -> bool:
         """Return whether choices before a value, in this graph, may fall otherwise."""
@@ -224,6 +232,12 @@ class Judge:
 
 def _is_numbers(expected: Any) -> bool:
     return not isinstance(expected, list | tuple) and expected is not None and is_floating(np.asarray(expected))
+
+
+def _is_nothing(actual: Any, expected: Any) -> bool:
+    """Return whether a value has no number where all should be numbers: no choice makes that of it."""
+    found = np.asarray(actual)
+    return found.size > 0 and not np.isfinite(found).any() and bool(np.isfinite(np.asarray(expected)).all())
 
 
 def _differ(found: Discrepancy) -> str:

@@ -52,6 +52,7 @@ class RecordedRaces:
         saved: The races that the store has.
         wrong: Plans that turned out wrong there.
         plugins: Version of each toolchain's plugin there.
+        bound: Largest error that kernels of lower precision may cause.
         seed: Of the bootstrap.
         tie_breaking: Whom to prefer where a race cannot tell.
     """
@@ -62,12 +63,14 @@ class RecordedRaces:
         wrong: WrongPlans,
         plugins: Mapping[str, str],
         *,
+        bound: float,
         seed: int,
         tie_breaking: TieBreaking,
     ) -> None:
         self._saved = saved
         self._wrong = wrong
         self._plugins = plugins
+        self._bound = bound
         self._seed = seed
         self._tie_breaking = tie_breaking
 
@@ -89,18 +92,19 @@ class RecordedRaces:
             machine: The machine.
             tie_breaking: Whom to prefer where a race cannot tell.
         """
+        bound = machine.source.settings.inexact_tolerance.relative
         saved = SavedRaces.under(
             options,
             database=store,
             workload=workload,
             host=machine.host,
             threads=machine.threads,
-            tolerance=machine.source.settings.inexact_tolerance.relative,
+            tolerance=bound,
             plugins=machine.plugins,
             variant=machine.source.variant,
         )
         wrong = WrongPlans(store, workload.sha256, workload.key, machine.host, machine.threads)
-        return cls(saved, wrong, machine.plugins, seed=options.seed, tie_breaking=tie_breaking)
+        return cls(saved, wrong, machine.plugins, bound=bound, seed=options.seed, tie_breaking=tie_breaking)
 
     def choose(self, pool: CandidatePool, plans: Sequence[Plan], usual_us: float | None) -> Chosen:
         """Return the plan that is kept there, or would be.
@@ -142,7 +146,7 @@ class RecordedRaces:
         return Chosen(plan=plan, pool=pool, decision=_UNRACED, measured_us=None, notes=())
 
     def _against(self, plan: Plan) -> str:
-        return self._wrong.reason(plan, [self._plugins[name] for name in plan.toolchains])
+        return self._wrong.reason(plan, [self._plugins[name] for name in plan.toolchains], self._bound)
 
     def _raced(self, plans: Sequence[Plan], *, after: EndToEndTimings | None = None) -> EndToEndTimings:
         """Return what came of racing plans.

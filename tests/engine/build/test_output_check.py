@@ -155,6 +155,25 @@ def test_probabilities_that_are_not_normalised_are_wrong() -> None:
     assert "add up to 1" in found.reason
 
 
+def test_correct_probabilities_add_up_to_one_but_for_rounding() -> None:
+    """A sum that leaves some classes out gives a common factor, which logits do not reveal."""
+    reference = expected(np.zeros((2, 1000)))
+    right, evaluation = reference["softmax_0"], Evaluation(reference, {})
+    graph = classifier()
+
+    assert "add up to 1" in output_discrepancy(graph, "softmax_0", right * 1.004, evaluation, correct=True).reason
+    assert not output_discrepancy(graph, "softmax_0", right * 1.004, evaluation).reason
+    assert not output_discrepancy(graph, "softmax_0", right * np.float32(1 + 1e-6), evaluation, correct=True).reason
+
+
+def test_a_negative_probability_is_wrong() -> None:
+    reference = expected(np.array([[0.0, -90.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]] * 2))
+    actual = reference["softmax_0"].copy()
+    actual[0, :2] = actual[0, 0] + 0.01, -0.01
+
+    assert "negative" in output_discrepancy(classifier(), "softmax_0", actual, Evaluation(reference, {})).reason
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_probabilities_that_are_no_numbers_are_wrong(bad: float) -> None:
     reference = expected(np.zeros((2, 8)))

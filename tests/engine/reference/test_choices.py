@@ -199,6 +199,34 @@ def test_numbers_that_tie_compare_either_way(compare: str) -> None:
     assert judged(nodes, "bool y", turned, **apart) != ""
 
 
+@pytest.mark.parametrize(
+    ("nodes", "output"),
+    [
+        ("y = Equal(x, zero)", "bool y"),
+        ("e = Equal(x, zero) y = Cast<to = 1>(e)", "float y"),
+        ("r = Relu(x) g = GreaterOrEqual(x, zero) y = Cast<to = 6>(g)", "int32 y"),
+        ("y = Cast<to = 9>(x)", "bool y"),
+    ],
+)
+def test_exact_numbers_that_are_equal_compare_in_one_way(nodes: str, output: str) -> None:
+    inputs = {"x": np.array([0, 1, 0, -2], np.float32), "zero": np.zeros(4, np.float32)}
+
+    def turned(values: Any) -> Any:
+        return (values["y"] == 0).astype(values["y"].dtype)
+
+    assert judged(nodes, output, lambda values: values["y"], **inputs) == ""
+    assert judged(nodes, output, turned, **inputs) != ""
+
+
+def test_what_is_neither_true_nor_false_is_no_comparison() -> None:
+    x = np.linspace(-1, 1, 64, dtype=np.float32)
+    inputs = {"x": x, "w": np.full(64, 0.3, np.float32), "w2": np.full(64, 0.3, np.float32)}
+    nodes = "s = Mul(x, w) t = Mul(x, w2) e = Less(s, t) y = Cast<to = 1>(e)"
+
+    assert judged(nodes, "float y", np.ones(64, np.float32), **inputs) == ""
+    assert judged(nodes, "float y", np.full(64, 57, np.float32), **inputs) != ""
+
+
 @pytest.mark.parametrize("step", ["Floor", "Ceil", "Round"])
 def test_a_number_at_a_step_may_fall_on_either_side(step: str) -> None:
     at = {"Floor": 2.0, "Ceil": 2.0, "Round": 2.5}[step]
@@ -234,6 +262,13 @@ def test_what_follows_a_choice_may_differ_where_the_choice_may() -> None:
 
     assert judged(nodes, "float y", other, **inputs) == ""
     assert judged(nodes, "float y", other, **{**inputs, "x": decided}) != ""
+
+
+def test_no_numbers_at_all_are_wrong_behind_any_choice() -> None:
+    table = RANDOM.standard_normal((CLASSES, 8)).astype(np.float32)
+    nodes = f"{SCORES} i = ArgMax<axis = 1, keepdims = 0>(s) y = Gather(t, i)"
+
+    assert judged(nodes, "float y", np.full((64, 8), np.nan, np.float32), x=tied(64), w=WEIGHT, t=table) != ""
 
 
 def test_a_number_instead_of_nan_is_named_where_only_the_error_counts() -> None:

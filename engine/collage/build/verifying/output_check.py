@@ -32,6 +32,8 @@ _SUM_SLACK = 0.02
 
 The logarithms do not reveal a common factor.
 """
+_CORRECT_SLACK, _CORRECT_SLACK_UNITS = 1e-4, 64
+"""The same where probabilities have to be correct, or so many units of rounding if that is more."""
 
 
 def random_values(graph: DataflowGraph) -> dict[str, str]:
@@ -139,10 +141,16 @@ class ValueJudge:
             drawn = random_discrepancy(actual, right)
             return Verdict(drawn.error, drawn.reason)
         conditioning = self._evaluation.conditioning.get(name)
-        found = output_discrepancy(self._graph, name, actual, self._evaluation) if as_output else None
-        if found is not None and not self._correct:
+        correct = self._correct
+        found = output_discrepancy(self._graph, name, actual, self._evaluation, correct=correct) if as_output else None
+        if found is not None and not correct:
             found = _worse(found, discrepancy_of(actual, right, conditioning))
         return self._judge.verdict(name, actual, right, conditioning, found)
+
+    def left_open(self, name: str) -> float:
+        """Return the share of a value's elements that may be anything, because choices before them may differ."""
+        right, conditioning = self._evaluation.values[name], self._evaluation.conditioning.get(name)
+        return 0.0 if name in self._chance else self._judge.left_open(name, right, conditioning)
 
 
 def needed(graph: DataflowGraph, names: Collection[str]) -> frozenset[str]:
@@ -160,7 +168,9 @@ def needed(graph: DataflowGraph, names: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation: Evaluation) -> Discrepancy:
+def output_discrepancy(
+    graph: DataflowGraph, name: str, actual: Any, evaluation: Evaluation, *, correct: bool = False
+) -> Discrepancy:
     """Compute the discrepancy between an output and the reference.
 
     The error of a Softmax output is that of its logits: `log` of the probabilities recovers them up to a constant
@@ -171,6 +181,7 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation:
         name: Name of the output.
         actual: Computed value.
         evaluation: Reference values; must hold the output's own and that which `compared_outputs` names.
+        correct: Whether it has to be correct.
     """
     output = next(value for value in graph.model.graph.outputs if value.name == name)
     logits, right = _logits(output), evaluation.values[name]
@@ -186,7 +197,10 @@ def output_discrepancy(graph: DataflowGraph, name: str, actual: Any, evaluation:
     smallest = max(_SMALLEST, float(ml_dtypes.finfo(given.dtype).tiny))
     unit = unit_of(given.dtype)
     given, wanted = given.astype(np.float64), np.asarray(wanted, np.float64)
-    if (np.abs(given.sum(axis=axis) - 1.0) > _SUM_SLACK).any():
+    slack = min(_SUM_SLACK, max(_CORRECT_SLACK, _CORRECT_SLACK_UNITS * unit)) if correct else _SUM_SLACK
+    if (given < 0).any():
+        return Discrepancy(np.inf, "it has negative probabilities", given.size, given.size, beyond=given.size)
+    if (np.abs(given.sum(axis=axis) - 1.0) > slack).any():
         return Discrepancy(np.inf, "its probabilities do not add up to 1", given.size, given.size, beyond=given.size)
     usable = given > smallest
     recovered = np.log(np.where(usable, given, smallest))

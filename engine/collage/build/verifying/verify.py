@@ -27,6 +27,8 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 
 DEADLINE_S = 600.0
 """Seconds that loading and running a package may take."""
+_MOSTLY = 0.5
+"""Share of an output's elements that choices leave open from which it does not count as checked."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,10 +43,11 @@ class Verified:
             compute it itself, or its output has no reference value, or it is zero, or NaN, everywhere.
         work: Launches, copies and synchronisations of each run on devices.
         nan: What it makes of NaN in its inputs, see `NanProbe.found`; empty if that was not looked at.
+        artifacts: What was verified: `Assembled.digest`.
     """
 
     KIND: ClassVar[str] = "verification"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     max_error: float
     measured_us: Mapping[str, float]
@@ -52,6 +55,7 @@ class Verified:
     unchecked: Mapping[str, str]
     work: DeviceWorkFacts
     nan: str = ""
+    artifacts: str = ""
 
     def with_unchecked(self, name: str, reason: str) -> Verified:
         """Return the results with something more that is unchecked."""
@@ -115,7 +119,10 @@ def verify(
         raise TooInexactError(message, error.excess) from error
     except VerificationError as error:
         raise VerificationError(f"the saved plan is wrong on fresh inputs: {error}") from error
-    profile = json.loads(timed.read_text(encoding="utf-8"))
+    try:
+        profile = json.loads(timed.read_text(encoding="utf-8"))
+    except ValueError as error:  # it was ended while it wrote
+        raise PlanRunError(f"the saved plan does not run: its profile is not whole ({error})") from error
     nan = ""
     if probe is not None:
         nan = probe.found(read_values(probed[1])) if probed[1].exists() and not isinstance(ran, Failed) else ENDED
@@ -231,11 +238,19 @@ def largest_error(
             raise VerificationError(f"output {name!r}: {verdict.problem}")
         if name in chance:
             unchecked[chance[name]] = RANDOM_REASON
+        if (share := judge.left_open(name)) > _MOSTLY:
+            said = f"{share:.0%} of the elements of output {name!r} may differ, as choices before them may"
+            unchecked[_producer(graph, name)] = said
         largest = max(largest, verdict.error)
     if far is not None:
         raise far
     for name, what in vacuous_outputs(graph, evaluation.values.__getitem__).items():
-        producer = next(value.producer() for value in graph.model.graph.outputs if value.name == name)
-        if producer is not None:
-            unchecked[str(producer.name)] = f"output {name!r} is {what} everywhere on all inputs that were tried"
+        if producer := _producer(graph, name):
+            unchecked[producer] = f"output {name!r} is {what} everywhere on all inputs that were tried"
     return largest, unchecked
+
+
+def _producer(graph: DataflowGraph, output: str) -> str:
+    """Return the name of the node that computes an output; empty if none does."""
+    producer = next(value.producer() for value in graph.model.graph.outputs if value.name == output)
+    return "" if producer is None else str(producer.name)

@@ -20,12 +20,14 @@ class WrongPlan:
 
     Attributes:
         reason: Why.
+        bound: Largest error that was allowed, if only that is too large: under a larger one it may be kept.
     """
 
     KIND: ClassVar[str] = "wrong plan"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     reason: str
+    bound: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,21 +48,31 @@ class WrongPlans:
     host: Host
     threads: int
 
-    def reason(self, plan: Plan, plugins: Sequence[str]) -> str:
-        """Return why a plan was not kept; empty if nothing is known against it.
+    def reason(self, plan: Plan, plugins: Sequence[str], bound: float) -> str:
+        """Return why a plan would not be kept; empty if nothing is known against it.
 
         Args:
             plan: The plan.
             plugins: Version of the plugin of each of its toolchains, in their order: another may have mended it.
+            bound: Largest error that its outputs may have, if its kernels are of lower precision.
         """
         known = self.database.get_document(WrongPlan, self._name(plan, plugins))
-        return "" if known is None else known.reason
+        if known is None or (known.bound is not None and bound > known.bound):
+            return ""
+        return known.reason
 
-    def note(self, plan: Plan, plugins: Sequence[str], reason: str) -> None:
-        """Keep that a plan is wrong, or, without a reason, that it is right."""
+    def note(self, plan: Plan, plugins: Sequence[str], reason: str, bound: float | None = None) -> None:
+        """Keep that a plan is wrong, or, without a reason, that it is right.
+
+        Args:
+            plan: The plan.
+            plugins: As for `reason`.
+            reason: Why it is wrong.
+            bound: See `WrongPlan`.
+        """
         name = self._name(plan, plugins)
         if reason:
-            self.database.put_document(name, WrongPlan(reason=reason))
+            self.database.put_document(name, WrongPlan(reason=reason, bound=bound))
         elif self.database.get_document(WrongPlan, name) is not None:
             self.database.remove(Removal(documents=frozenset({(WrongPlan.KIND, name)})))
 
