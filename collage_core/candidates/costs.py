@@ -102,6 +102,10 @@ class Costs:
         """Return the costs where these kernels take what they took in a plan, in microseconds."""
         return dataclasses.replace(self, in_place_us={**self.in_place_us, **times_us})
 
+    def alone(self) -> Costs:
+        """Return the costs by samples alone, as if nothing had been timed in place."""
+        return dataclasses.replace(self, in_place_us={}, elsewhere=1.0)
+
     def off_by(self, factor: float) -> Costs:
         """Return the costs where all kernels without a time in place take so many times what their samples say."""
         return dataclasses.replace(self, elsewhere=factor)

@@ -20,6 +20,11 @@ SIZES_METADATA: Final = "collage.sizes"
 _SUM: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?: \+ ([0-9]{1,12}))?")
 """The commonest expressions: a symbol, or a symbol and a number."""
 
+_SMALL_POWER: Final = re.compile(r"\*\*\s*[0-9](?![0-9.])(?!\s*\*\*)")
+"""A power with a number below ten; shape inference writes `n**2` for an extent twice that of another."""
+_MOST_POWERS: Final = 4
+_MOST_LETTERS: Final = 1000
+
 MOST_SIZE: Final = 1 << 40
 """Largest size that may be written there: larger ones have no memory."""
 
@@ -95,8 +100,25 @@ def _extent_at(expression: str | None, sizes: tuple[tuple[str, int], ...]) -> in
         symbol, constant = plain
         size = dict(sizes).get(symbol)
         return None if size is None else size + constant
-    value = onnx_ir.SymbolicDim(expression).evaluate(dict(sizes))
+    if not _is_evaluated_soon(expression):
+        return None
+    try:
+        value = onnx_ir.SymbolicDim(expression).evaluate(dict(sizes))
+    except ValueError:  # any text may stand there
+        return None
     return value if isinstance(value, int) else None
+
+
+def _is_evaluated_soon(expression: str) -> bool:
+    """Return whether an expression has a sensible length, and no powers that take minutes.
+
+    Examples:
+        >>> [_is_evaluated_soon(text) for text in ("n**2*m", "9**9**9", "9**99", "n+" * 1000 + "1")]
+        [True, False, False, False]
+    """
+    powers = expression.count("**")
+    small = powers == len(_SMALL_POWER.findall(expression)) <= _MOST_POWERS
+    return small and len(expression) <= _MOST_LETTERS
 
 
 @functools.lru_cache(maxsize=1 << 10)

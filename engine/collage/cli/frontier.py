@@ -90,8 +90,9 @@ def frontier(
     from collage.report.files import write_text
     from collage.report.text.frontier_plot import check_plotting, write_frontier
     from collage.report.text.frontier_table import frontier_summary
+    from collage.store import database_file
 
-    check_overwriting({"--json": json_to}, [model, inputs, calibration])
+    check_overwriting({"--json": json_to}, [model, inputs, calibration, database_file(tuning_db)])
     if not no_plot:
         check_plotting()
     options = OptimizeOptions(

@@ -82,8 +82,9 @@ def measure(
     from collage.options import OptimizeOptions
     from collage.report.documents.codec import to_json
     from collage.report.text.fact_tables import measure_summary
+    from collage.store import database_file
 
-    check_overwriting({"--json": json_to}, [model, inputs])
+    check_overwriting({"--json": json_to}, [model, inputs, database_file(tuning_db)])
     options = OptimizeOptions(
         toolchains=toolchains,
         exclude=split_names(exclude),

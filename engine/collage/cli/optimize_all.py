@@ -14,7 +14,14 @@ from collage.cli.options.common import (
     threads_option,
     verbose_option,
 )
-from collage.cli.options.parameters import FiniteRange, GivenShapes, duration, shapes_by_name, split_names
+from collage.cli.options.parameters import (
+    FiniteRange,
+    GivenShapes,
+    check_overwriting,
+    duration,
+    shapes_by_name,
+    split_names,
+)
 from collage.cli.output import results_console, shown_progress, write_json
 
 
@@ -85,11 +92,13 @@ def optimize_all(
     A package is written as soon as it is made. Run it again to go on where it was ended: packages of the same models,
     options and libraries are kept. The command ends with status 1 if a model has no package somewhere.
     """
+    from collage.commands.optimizing.optimize_all import models_in
     from collage.commands.optimizing.optimize_all import optimize_all as optimize_models
     from collage.options import OptimizeOptions
     from collage.report.documents.codec import to_json
     from collage.report.text.fact_tables import batch_summary
 
+    check_overwriting({"--json": json_to}, models_in(folder))
     options = OptimizeOptions(
         toolchains=toolchains,
         exclude=split_names(exclude),

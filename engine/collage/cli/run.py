@@ -13,7 +13,6 @@ from collage.cli.options.common import (
     inputs_option,
     json_option,
     seed_option,
-    threads_option,
     verbose_option,
 )
 from collage.cli.options.parameters import check_overwriting, output_file
@@ -42,7 +41,7 @@ from collage.cli.output import results_console, write_json
     is_flag=True,
     help="Refuse a package of which a kernel does not load here, instead of running another in its place.",
 )
-@threads_option
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads; the package's unless given.")
 @seed_option
 @json_option
 @verbose_option

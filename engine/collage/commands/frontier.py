@@ -108,7 +108,7 @@ def _optimized(
     optimized = optimize(model, options, progress=progress, registry=registry)
     optimized.save(package)
     if optimized.origin is not None:
-        remember([optimized.origin], package, options.tuning_db)
+        remember([optimized.origin], package, [optimized.record], options.tuning_db)
     return optimized.record
 
 

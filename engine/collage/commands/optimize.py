@@ -296,13 +296,15 @@ class _Optimization:
             in_place.get(call_site(number)) or plan.cost_of[kernel.sub_graph.nodes]
             for number, kernel in enumerate(plan.kernels)
         ]
-        if self._environment.budget.is_spent:
+        budget = self._environment.budget
+        if budget.is_spent:
             self._notes.append("what the machine allows was not looked at: the budget was spent")
             return None
         self._progress.stage(_STAGES["measuring what the machine allows"])
         targets = () if self._options.preset == "quick" else working_targets(explored.pool)
         choices = SetupChoices.of(self._options)
-        return measured_limits(plan, times, self._environment.toolchains, choices, targets)
+        self._progress.phase("measuring the machine's peaks")
+        return measured_limits(plan, times, self._environment.toolchains, choices, targets, left_s=budget.left_s)
 
     def _kept(self, raced: Raced) -> Kept:
         precision = self._precision

@@ -21,7 +21,7 @@ from collage.report.facts.record import (
 )
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import Target
+from collage_core.contract import INVALID, Target, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
@@ -170,7 +170,7 @@ def regions(
         interval: Returns an interval around the cost of a kernel; see `Repeats.interval`.
     """
     found = []
-    costs = plan.cost_of
+    costs, alone = plan.cost_of, pool.with_costs(pool.costs.alone())
     used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
     for number, kernel in enumerate(plan.kernels):
         site = call_site(number)
@@ -184,19 +184,26 @@ def regions(
                 nodes=sub_graph.names,
                 operators=tuple(pool.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
                 cost_us=costs[sub_graph.nodes],
+                alone_us=_measured_us(alone, kernel),
                 cost_ci95_us=interval(kernel, costs[sub_graph.nodes]),
                 measured_us=measured_us.get(site) or None,
                 error=errors.get(site, 0.0),
                 limit=limits[number] if limits else None,
                 precision=(precision or {}).get(kernel),
                 alternatives=tuple(
-                    _alternative(pool, kernel, target, [each for each in used if each != kernel.target])
+                    _alternative(alone, kernel, target, [each for each in used if each != kernel.target])
                     for target in targets
                     if target != kernel.target
                 ),
             )
         )
     return tuple(found)
+
+
+def _measured_us(pool: CandidatePool, kernel: CandidateKernel) -> float | None:
+    """Return what a kernel costs; None if it was not measured."""
+    cost = pool.cost(kernel)
+    return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
 
 
 def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:

@@ -142,7 +142,7 @@ def _limit(work: RegionWork, peaks: MachinePeaks) -> LimitFacts:
     return dataclasses.replace(
         known,
         level=level.name,
-        least_us=round(max(arithmetic_us, memory_us), 3),
+        least_us=float(f"{max(arithmetic_us, memory_us):.6g}"),
         bound_by="arithmetic" if arithmetic_us >= memory_us else "memory",
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 
 from collage.peaks.limits import PlanLimits, PlanWork, limits_of
@@ -14,7 +16,8 @@ from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.contract import INVALID, Target, Unmeasured
 from collage_core.contract.device import HOST
-from collage_core.errors import CollageError
+from collage_core.errors import CollageError, DeadlineExceededError
+from collage_core.plugin_calls import time_limit
 
 _REPETITIONS = 2
 """How often peaks are measured again because a kernel is faster than they allow.
@@ -22,6 +25,9 @@ _REPETITIONS = 2
 The machine may have been busy when they were measured. Or the kernel needs fewer operations than counted, which more
 measurements do not change.
 """
+
+_LEAST_S = 0.1
+_WORK = "measuring what the machine allows"
 
 
 def measured_limits(
@@ -31,8 +37,9 @@ def measured_limits(
     choices: SetupChoices,
     targets: Collection[Target],
     run: Run = run_numpy,
+    left_s: float = math.inf,
 ) -> PlanLimits | None:
-    """Return what the machine allows a plan; None for one without kernels.
+    """Return what the machine allows a plan, as far as that is known in time; None for one without kernels.
 
     Args:
         plan: The plan.
@@ -41,18 +48,27 @@ def measured_limits(
         choices: How candidates are measured.
         targets: Those whose products of large matrices are measured, beside NumPy's.
         run: Measures NumPy and memory in another process.
+        left_s: Seconds that measuring may take.
     """
     if not plan.kernels:
         return None
     work = PlanWork.of(plan)
     if HOST not in work.devices:
         return limits_of(work, MachinePeaks(), toolchains.threads)
-    peaks, missing = _peaks(work, toolchains, choices, targets, run)
-    limits = limits_of(work, peaks, toolchains.threads, missing)
-    faster = any(limit.least_us > time_us for limit, time_us in zip(limits.kernels, times_us, strict=True))
-    if faster and peaks.repetitions < _REPETITIONS:
-        peaks, missing = _peaks(work, toolchains, choices, targets, run, again=True)
-        limits = limits_of(work, peaks, toolchains.threads, missing)
+    try:
+        with contextlib.nullcontext() if math.isinf(left_s) else time_limit(max(left_s, _LEAST_S), _WORK):
+            peaks, missing = _peaks(work, toolchains, choices, targets, run)
+            limits = limits_of(work, peaks, toolchains.threads, missing)
+            faster = any(limit.least_us > time_us for limit, time_us in zip(limits.kernels, times_us, strict=True))
+            if faster and peaks.repetitions < _REPETITIONS:
+                peaks, missing = _peaks(work, toolchains, choices, targets, run, again=True)
+                limits = limits_of(work, peaks, toolchains.threads, missing)
+    except DeadlineExceededError as error:
+        if error.what != _WORK:
+            raise
+        name = document_name(toolchains.host, toolchains.threads)
+        known = toolchains.database.get_document(MachinePeaks, name) or MachinePeaks()
+        return limits_of(work, known, toolchains.threads, "the budget ended while the machine's peaks were measured")
     return limits
 
 

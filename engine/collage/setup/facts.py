@@ -104,9 +104,10 @@ def toolchain_facts(
                 targets=tuple(target.name for target in status.targets),
                 fingerprint=status.targets[0].fingerprint if status.targets else "",
                 unusable=status.unusable,
-                claimed_nodes=max((mask.bit_count() for mask in covered), default=0),
+                claimed_nodes=max((mask.bit_count() for mask in (*covered, chosen)), default=0),
                 chosen_nodes=chosen.bit_count(),
                 plugin=status.plugin,
+                not_asked="" if status.selected else "; ".join(f"{target} {why}" for target, why in status.skipped),
             )
         )
     facts += [

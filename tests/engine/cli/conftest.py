@@ -112,7 +112,7 @@ class FakePipeline(types.ModuleType):
         elsewhere = self.copied_from if output != self.copied_from else None
         return types.SimpleNamespace(records=(RECORD,), copied_from=elsewhere)
 
-    def remember(self, origins: tuple[str, ...], package: Path, tuning_db: str | None) -> None:
+    def remember(self, origins: tuple[str, ...], package: Path, made: Any, tuning_db: str | None) -> None:
         self.remembered.append((origins, package, tuning_db))
 
     def inspect(self, model: Path, options: Any) -> InspectReport:

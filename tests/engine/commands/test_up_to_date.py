@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import onnx_ir as ir
 import pytest
 
 from collage.commands.optimizing.origin import origin_of
-from collage.commands.optimizing.up_to_date import UpToDate, remember, up_to_date
+from collage.commands.optimizing.up_to_date import Concluded, UpToDate, remember, up_to_date
 from collage.options import OptimizeOptions
 from collage.report.documents.codec import to_jsonable
 from collage.runtime.package import TrustedPackages, load_package
@@ -34,7 +35,7 @@ class Case:
         origin = origin_of(self.model, self.options)
         assert origin is not None
         self.origin: str = origin
-        remember([origin], self.package, str(self.database))
+        remember([origin], self.package, [RECORD], str(self.database))
 
     def found(self, output: Path, options: OptimizeOptions | None = None) -> UpToDate | None:
         return up_to_date(self.model, [options or self.options], output)
@@ -122,10 +123,21 @@ def test_an_output_that_cannot_be_written_is_left_to_the_optimization_to_say(cas
     assert case.found(tmp_path / "no folder" / "out.collage") is None
 
 
+def test_what_another_process_saved_there_is_not_remembered(case: Case) -> None:
+    others = dataclasses.replace(RECORD, seed=RECORD.seed + 1)
+    remember(["another origin"], case.package, [others], str(case.database))
+    with open_database(str(case.database)) as database:
+        assert database.get_document(Concluded, "another origin") is None
+
+    remember(["another origin"], case.package, [RECORD], str(case.database))
+    with open_database(str(case.database)) as database:
+        assert database.get_document(Concluded, "another origin") is not None
+
+
 def test_what_cannot_be_remembered_does_not_fail(case: Case, tmp_path: Path) -> None:
-    remember([case.origin], tmp_path / "no.collage", str(case.database))
+    remember([case.origin], tmp_path / "no.collage", [RECORD], str(case.database))
     assert case.found(case.package) == UpToDate(records=(RECORD,), copied_from=None)
 
     case.database.write_bytes(b"no database" * 100)
-    remember([case.origin], case.package, str(case.database))
+    remember([case.origin], case.package, [RECORD], str(case.database))
     assert case.found(case.package) is None

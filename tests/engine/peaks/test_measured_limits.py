@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -47,6 +48,21 @@ def plan_on(target: Target) -> Plan:
     graph = DataflowGraph(single_matmul(m=16, n=16, k=16))
     partitioning = Partitioning(graph, (kernel(graph, target),))
     return Plan(name="p", single=True, partitioning=partitioning, costs_us=(1.0,), dispatch_us=0.0)
+
+
+def test_what_is_not_measured_in_time_is_missing() -> None:
+    """The plan is verified by then, and must not be lost to figures that only describe it."""
+    machine = Machine()
+
+    def slow(request: NumpyRequest) -> NumpyAnswer:
+        time.sleep(30)
+        return machine.run(request)
+
+    found = measured_limits(plan_on(A), [1.0], machine.toolchains, SetupChoices(), (), slow, left_s=0.2)
+
+    assert found is not None
+    assert "budget" in found.machine.missing
+    assert not machine.requests
 
 
 LEAST_US = 2 * 16**3 / 100.0

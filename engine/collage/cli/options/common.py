@@ -175,8 +175,10 @@ def preferring_options(command: C) -> C:
 def measuring_options(command: C) -> C:
     """Add the options for the duration and number of timed runs."""
     for option in (
-        click.option("--duration", type=duration, metavar="S", help="Seconds to time for; 90s and 2m work, too."),
-        click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs."),
+        click.option(
+            "--duration", type=duration, metavar="S", help="Seconds to time each candidate for; 90s and 2m work, too."
+        ),
+        click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Timed runs of each, at most."),
         click.option("--warmup", type=click.IntRange(min=0), metavar="N", help="Untimed runs before."),
     ):
         command = option(command)

@@ -105,8 +105,9 @@ def resolve(
     from collage.options import OptimizeOptions
     from collage.report.documents.codec import to_json
     from collage.report.text.fact_tables import resolve_summary
+    from collage.store import database_file
 
-    check_overwriting({"--output": output, "--json": json_to}, [model, inputs])
+    check_overwriting({"--output": output, "--json": json_to}, [model, inputs, database_file(tuning_db)])
     options = OptimizeOptions(
         toolchains=toolchains,
         exclude=split_names(exclude),

@@ -74,7 +74,7 @@ def optimize_all(
     for field in dataclasses.fields(options):
         if field.name not in PASSED_ON and getattr(options, field.name) != getattr(OptimizeOptions(), field.name):
             raise UsageError(f"machines of a runner are not told of {field.name}: leave it out")
-    models = sorted(folder.rglob("*.onnx"))
+    models = models_in(folder)
     if not models:
         raise UsageError(f"there is no ONNX file in {str(folder)!r}")
     _check_shapes(models, options)
@@ -103,6 +103,11 @@ def optimize_all(
         progress.done()
     entries.sort(key=lambda each: (each.model, each.machine))
     return BatchReport(runner=runner, entries=tuple(entries), notes=tuple(notes))
+
+
+def models_in(folder: Path) -> list[Path]:
+    """Return the ONNX files of a folder and of those in it, in order."""
+    return sorted(folder.rglob("*.onnx"))
 
 
 def _check_shapes(models: Sequence[Path], options: OptimizeOptions) -> None:

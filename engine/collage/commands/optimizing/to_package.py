@@ -50,5 +50,5 @@ def optimize_to(
             write_trace(trace, optimized.trace, title=model.name)
         records, origins = (optimized.record,), (optimized.origin,) if optimized.origin is not None else ()
     if origins:
-        remember(origins, output, each[0].tuning_db)
+        remember(origins, output, records, each[0].tuning_db)
     return records

@@ -53,17 +53,22 @@ class UpToDate:
     copied_from: Path | None
 
 
-def remember(origins: Sequence[str], package: Path, tuning_db: str | None) -> None:
+def remember(origins: Sequence[str], package: Path, made: Sequence[Record], tuning_db: str | None) -> None:
     """Record in the tuning database that an optimization ended with a package; if that fails, the next one is run.
+
+    Nothing is recorded if another process has put a package of its own there.
 
     Args:
         origins: What `origin_of` says of it, for each set of input shapes.
         package: The package that was saved.
+        made: The records that were saved in it.
         tuning_db: URL of the tuning database.
     """
     with contextlib.suppress(CollageError), open_database(tuning_db) as database:
         plans = load_package(package).plans
         records = [record_from_document(plan.record, str(package)) for plan in plans]
+        if records != list(made):
+            return
         concluded = Concluded(
             package=str(package.resolve()),
             record=_digest([plan.record for plan in plans]),

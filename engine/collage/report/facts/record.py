@@ -64,6 +64,7 @@ class ToolchainFacts:
         claimed_nodes: Nodes needing a kernel that its best-covering target accepts.
         chosen_nodes: Nodes the final plan gives it.
         plugin: Version of the plugin, to which results belong: more than `distribution` says if it is no release.
+        not_asked: Why none of its usable targets took part; empty if one did, or there is none.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ToolchainFacts:
     claimed_nodes: int = 0
     chosen_nodes: int = 0
     plugin: str = ""
+    not_asked: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +208,8 @@ class RegionFacts:
         composite: Label of the pattern that proposed it, or empty.
         nodes: Names of its nodes in the prepared model, in execution order.
         operators: Operator type of each node.
-        cost_us: Predicted cost: measured alone, as deployed.
+        cost_us: Predicted cost: what it took between its neighbours in the race, or else alone, as deployed.
+        alone_us: What it takes alone, to be compared with the alternatives; None if it was not measured so.
         cost_ci95_us: Interval in which another measurement would be, by how far measurements repeat on this machine;
             None if that is not known.
         measured_us: Median in place, from the per-kernel profile of the final plan; None if it has none: not profiled,
@@ -230,6 +233,12 @@ class RegionFacts:
     alternatives: tuple[AlternativeFacts, ...] = ()
     limit: LimitFacts | None = None
     precision: PrecisionFacts | None = None
+    alone_us: float | None = None
+
+    @property
+    def compared_us(self) -> float:
+        """Its cost as those of alternatives are measured: alone, or else the predicted one."""
+        return self.cost_us if self.alone_us is None else self.alone_us
 
     @property
     def time_us(self) -> float:

@@ -13,7 +13,7 @@ from collage.report.facts.record import Record, RegionFacts
 from collage.report.page.sections import colours, shown_plan
 from collage.report.picture.drawing import Picture
 from collage.report.picture.titles import region_titles
-from collage.report.text.headroom import peak_name, work
+from collage.report.text.headroom import ABOVE, peak_name, work
 from collage.report.text.why import why
 
 _TEMPLATES = "template"
@@ -176,7 +176,8 @@ def _repeats(region: RegionFacts) -> str:
 def _of_peak(region: RegionFacts) -> str:
     if region.limit is None or region.share_of_peak is None:
         return ""
-    return f"{figures.whole_percent(region.share_of_peak)} of {peak_name(region.limit)}: {work(region.limit)}"
+    share = f"{figures.whole_percent(region.share_of_peak)} of {peak_name(region.limit)}: {work(region.limit)}"
+    return f"{share}; {ABOVE}" if region.share_of_peak > 1 else share
 
 
 def _precision(region: RegionFacts) -> str:

@@ -309,7 +309,8 @@ def commands(record: Record) -> list[str]:
     for name, shape in record.model.input_shapes.items():
         optimize += ["--input-shapes", described({name: shape})]
     optimize += ["--preset", record.preset, "--seed", str(record.seed), "--threads", str(record.threads)]
-    optimize += ["--search", record.search.method]
+    method = record.search.method
+    optimize += ["--search", "exact" if method == "beam" else method]
     if record.max_error_allowed > 0 and record.metric is None:
         optimize += ["--max-error", f"{record.max_error_allowed:g}"]
     if record.deterministic:

@@ -47,6 +47,8 @@ def kernel_nodes(record: Record) -> int:
 
 
 def _line(toolchain: ToolchainFacts, total: int, record: Record) -> str:
+    if toolchain.not_asked:
+        return f"{toolchain.name} was not asked: {toolchain.not_asked}"
     took = f"{toolchain.name} took {toolchain.chosen_nodes} of {counted(total, 'node')}"
     refused = total - toolchain.claimed_nodes
     groups = [

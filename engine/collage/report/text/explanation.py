@@ -210,7 +210,7 @@ def _near_ties(writer: _Writer, record: Record) -> None:
     )
     for region, alternative in ties:
         writer.say(
-            f"{region.id}: {region.target} {figures.microseconds(region.cost_us)} us, "
+            f"{region.id}: {region.target} {figures.microseconds(region.compared_us)} us, "
             f"{alternative.target} {figures.microseconds(alternative.cost_us)} us",
             indent=2,
         )

@@ -19,9 +19,15 @@ def headroom_lines(record: Record) -> tuple[str, ...]:
 
 def _candidates(record: Record) -> str:
     search, headroom = record.search, record.headroom
-    lacking = f"{search.unmeasured} of {figures.counted(search.distinct_candidates, 'candidate')} have no measurement"
+    if search.method == "beam":
+        lacking = "the exact search ended at its limit of states"
+    else:
+        candidates = figures.counted(search.distinct_candidates, "candidate")
+        lacking = f"{search.unmeasured} of {candidates} have no measurement"
     if not search.took_place:
         return "not known: the plan was given, nothing else was measured"
+    if record.comparison.contenders and not record.comparison.contenders[0].exact:
+        return "not known: kernels of lower precision are chosen under a bound on the error, not by cost alone"
     if search.exact:
         best = "none; no cheaper plan exists among them, at these costs (exact)"
         if headroom is None or headroom * record.predicted_ms < 1e-6:
@@ -42,7 +48,7 @@ def _candidates(record: Record) -> str:
 
 
 def _advice(record: Record) -> str:
-    return "" if record.search.method in ("exact", "ilp") else "; `--search exact` measures more of them"
+    return "" if record.search.method in ("exact", "beam", "ilp") else "; `--search exact` measures more of them"
 
 
 def _machine(record: Record) -> str:

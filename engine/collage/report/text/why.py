@@ -15,7 +15,7 @@ def why(region: RegionFacts, record: Record) -> Iterator[str]:
     """Yield the reason for a region's target, then each alternative."""
     priced = sorted((a for a in region.alternatives if a.cost_us is not None), key=lambda a: (a.cost_us, a.target))
     refused = sorted((a for a in region.alternatives if a.cost_us is None), key=lambda a: a.target)
-    cheaper = [a for a in priced if a.cost_us is not None and a.cost_us < region.cost_us]
+    cheaper = [a for a in priced if a.cost_us is not None and a.cost_us < region.compared_us]
     if not region.alternatives:
         reason = "no other target was asked"
     elif not priced:
@@ -29,10 +29,12 @@ def why(region: RegionFacts, record: Record) -> Iterator[str]:
         reason = _end_to_end(region, cheaper, record)
     else:
         reason = f"not the cheapest here alone; {_as_part(cheaper, record)}"
-    yield f"why {region.target}: {reason}"
+    alone = "" if region.compared_us == region.cost_us else f" ({figures.microseconds(region.compared_us)} us alone)"
+    yield f"why {region.target}{alone}: {reason}"
     for alternative in priced:
         assert alternative.cost_us is not None
-        cost = f"{figures.microseconds(alternative.cost_us)} us ({figures.change(alternative.cost_us, region.cost_us)})"
+        change = figures.change(alternative.cost_us, region.compared_us)
+        cost = f"{figures.microseconds(alternative.cost_us)} us ({change})"
         tie = ", a near tie" if is_near_tie(region, alternative) else ""
         how = f": {alternative.reason}" if alternative.reason else ""
         yield f"{alternative.target} {cost}{tie}{how}"
@@ -44,7 +46,7 @@ def why(region: RegionFacts, record: Record) -> Iterator[str]:
 def is_near_tie(region: RegionFacts, alternative: AlternativeFacts) -> bool:
     """Return whether the costs of a region and of an alternative are too close to decide between them."""
     cost = alternative.cost_us
-    return cost is not None and abs(cost - region.cost_us) <= NEAR_TIE * region.cost_us
+    return cost is not None and abs(cost - region.compared_us) <= NEAR_TIE * region.compared_us
 
 
 def _end_to_end(region: RegionFacts, cheaper: Sequence[AlternativeFacts], record: Record) -> str:

@@ -145,13 +145,20 @@ class Archive:
         self._check(name, data, expected)
         return data
 
-    def intact(self, name: str) -> bytes:
+    def intact(self, name: str, most_bytes: int) -> bytes:
         """Return a copy of an entry that has no other checksum, checked by the archive's own CRC.
 
+        Args:
+            name: Name of the entry.
+            most_bytes: Size beyond which nobody would read it.
+
         Raises:
-            PackageDamagedError: If it is missing or damaged.
+            PackageDamagedError: If it is missing, damaged or larger.
         """
-        data = bytes(self.raw(name))
+        view = self.raw(name)
+        if len(view) > most_bytes:
+            raise self._damaged(f"entry {name!r} has {len(view)} bytes, more than the {most_bytes} any package has")
+        data = bytes(view)
         if zlib.crc32(data) != self._crcs[name]:
             raise self._damaged(f"entry {name!r} is damaged; get the file again")
         return data

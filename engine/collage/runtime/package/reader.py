@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from collage.errors import NotAPackageError, PackageDamagedError, PackageError
 from collage.runtime.package.archive import Archive
-from collage.runtime.package.manifest import MANIFEST, WEIGHTS, Manifest
+from collage.runtime.package.manifest import JSON_LIMIT_BYTES, MANIFEST, WEIGHTS, Manifest
 from collage.runtime.package.plan import LazyMapping, PackagedPlan, described
 from collage_core.contract import weight_named
 from collage_core.errors import UsageError
@@ -40,7 +40,7 @@ class Package:
             raise NotAPackageError(archive.path, f"it has no {MANIFEST}, so it is no Collage package")
         self.path = archive.path
         self._archive = archive
-        said = archive.intact(MANIFEST)
+        said = archive.intact(MANIFEST, JSON_LIMIT_BYTES)
         self.digest = hashlib.sha256(said).hexdigest()
         self.manifest = Manifest.from_json(said, archive.path)
         self._check()
