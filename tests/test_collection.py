@@ -11,11 +11,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_pytest_looks_into_every_folder_with_code(pytestconfig: pytest.Config) -> None:
+    """Of the tests' own folders into those with tests: the others are what tests install."""
     left_out = pytestconfig.getini("norecursedirs")
-    files = [
-        path.relative_to(ROOT) for folder in pytestconfig.getini("testpaths") for path in ROOT.glob(f"{folder}/**/*.py")
-    ]
-    folders = {part for path in files for part in path.parts[:-1] if ".tox" not in path.parts}
+    folders = set[str]()
+    for folder in pytestconfig.getini("testpaths"):
+        for path in ROOT.glob(f"{folder}/**/*.py"):
+            if folder != "tests" or path.name.startswith("test_"):
+                folders.update(path.relative_to(ROOT).parts[:-1])
 
-    assert "engine" in folders
-    assert [folder for folder in sorted(folders) if any(fnmatch.fnmatch(folder, each) for each in left_out)] == []
+    assert {"engine", "build"} <= folders
+    assert [
+        each for each in sorted(folders - {"__pycache__"}) if any(fnmatch.fnmatch(each, name) for name in left_out)
+    ] == []

@@ -71,7 +71,7 @@ def test_kernels_of_a_process_share_one_runtime(kernels: HostKernels) -> None:
         assert PARALLEL in artifact.files[KERNEL]
         kernels.run(subject, artifact, values)
         counts.append(len(list(Path("/proc/self/task").iterdir())))
-    assert counts == counts[:1] * len(subjects)
+    assert max(counts) == counts[0], "threads of other tests may end meanwhile"
 
 
 LOADED = """
