@@ -12,7 +12,7 @@ from collage_core.candidates.costs import CacheKey, Costs
 from collage_core.candidates.plan import PlannedCopy
 from collage_core.candidates.refusals import Rejection
 from collage_core.candidates.shared_values import shared_values
-from collage_core.contract import Cost, Target, Unmeasured
+from collage_core.contract import INVALID, Cost, Target, Unmeasured
 from collage_core.contract.device import HOST
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -129,6 +129,11 @@ class CandidatePool:
     def cost(self, candidate: CandidateKernel, *, confirmed: bool | None = None) -> Cost | Unmeasured:
         """Return what a candidate costs; see `Costs.cost`."""
         return self.costs.cost(candidate, confirmed=confirmed)
+
+    def cost_us(self, candidate: CandidateKernel) -> float | None:
+        """Return what a candidate costs; None if it is unmeasured or unusable."""
+        cost = self.cost(candidate)
+        return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
 
     def rejection(self, candidate: CandidateKernel) -> Rejection | None:
         """Return why a candidate that was tried cannot be used; None if it can, or this run did not reach it."""

@@ -225,7 +225,15 @@ class MetricError(CollageError):
 
 
 class PlanRunError(VerificationError):
-    """A finished plan does not run."""
+    """A finished plan does not run.
+
+    Attributes:
+        is_late: Whether it was ended because it took too long: with more time it may run.
+    """
+
+    def __init__(self, message: str, *, is_late: bool = False) -> None:
+        self.is_late = is_late
+        super().__init__(message)
 
 
 class WrongKernelError(VerificationError):

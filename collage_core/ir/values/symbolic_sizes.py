@@ -21,9 +21,9 @@ _SUM: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?: \+ ([0-9]{1,12}))?")
 """The commonest expressions: a symbol, or a symbol and a number."""
 
 _SMALL_POWER: Final = re.compile(r"\*\*\s*[0-9](?![0-9.])(?!\s*\*\*)")
-"""A power with a number below ten; shape inference writes `n**2` for an extent twice that of another."""
-_MOST_POWERS: Final = 4
-_MOST_LETTERS: Final = 1000
+"""A power with a number below ten, as shape inference writes `n**2` for the product of two equal extents."""
+_MOST_POWERS, _MOST_LETTERS = 4, 1000
+"""More of these no exporter writes, and evaluating them may take minutes."""
 
 MOST_SIZE: Final = 1 << 40
 """Largest size that may be written there: larger ones have no memory."""

@@ -36,6 +36,7 @@ class Assembled:
         kernels: Kernel of each call site.
         errors: Error of each call site on its own captured values, relative to the scale of each tensor; 0 if
             unchecked.
+        digest: SHA-256 of all artifacts, in hexadecimal: two builds of one plan are the same if it is.
     """
 
     plan: Plan
@@ -44,15 +45,7 @@ class Assembled:
     targets: Mapping[str, Target]
     kernels: Mapping[str, CandidateKernel]
     errors: Mapping[str, float]
-
-    def digest(self) -> str:
-        """Return the SHA-256 of all artifacts, in hexadecimal: two builds of one plan are the same if it is."""
-        found = hashlib.sha256()
-        for site, artifact in sorted(self.artifacts.items()):
-            files = {name: hashlib.sha256(content).hexdigest() for name, content in artifact.files.items()}
-            rest = [site, files, artifact.metadata, dict(artifact.constants), artifact.variant]
-            found.update(json.dumps(rest, sort_keys=True).encode())
-        return found.hexdigest()
+    digest: str
 
     def save(
         self,
@@ -99,10 +92,12 @@ def assemble(
     sites = call_sites(model)
     artifacts: dict[str, Artifact] = {}
     errors: dict[str, float] = {}
+    manifests = {}  # which name files by their SHA-256
     for site, kernel in zip(sites, plan.kernels, strict=True):
         built = source.build(kernel, source.variant(kernel), check=check)
         if not isinstance(built, Built):
             raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, built.reason)
+        manifests[site.name] = dataclasses.asdict(built.artifact)
         artifacts[site.name] = artifact_of(built.artifact, store)
         errors[site.name] = built.error
         progress.advance()
@@ -114,4 +109,5 @@ def assemble(
         targets={name: kernel.target for name, kernel in kernels.items()},
         kernels=kernels,
         errors=errors,
+        digest=hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest(),
     )

@@ -25,7 +25,6 @@ from collage.errors import (
     WrongKernelError,
 )
 from collage.measure.budget import Budget
-from collage.measure.driver.records import DEADLINE_REASON
 from collage.measure.worker.judge_version import JUDGE
 from collage.report.progress import Progress
 from collage.setup.environment import Environment
@@ -93,7 +92,7 @@ class PlanBuilder:
             if assembled is None:  # an earlier run checked it
                 assembled = assemble(plan, self._environment.source, toolchains.store, self.progress, check=False)
             assembled = dataclasses.replace(assembled, errors=known.site_errors)
-            if assembled.digest() == known.artifacts:
+            if assembled.digest == known.artifacts:
                 return assembled, known
             self._last = assembled
         plugins = [toolchains.plugins[each] for each in plan.toolchains]
@@ -104,10 +103,10 @@ class PlanBuilder:
             self._wrong.note(plan, plugins, str(error), bound=self._tolerance(plan))
             raise
         except VerificationError as error:
-            if DEADLINE_REASON not in str(error):  # with more time it may be right
+            if not (isinstance(error, PlanRunError) and error.is_late):
                 self._wrong.note(plan, plugins, str(error))
             raise
-        verified = dataclasses.replace(verified, artifacts=assembled.digest())
+        verified = dataclasses.replace(verified, artifacts=assembled.digest)
         if whole:
             toolchains.database.put_document(name, verified)
         self._wrong.note(plan, plugins, "")
@@ -135,7 +134,7 @@ class PlanBuilder:
         package = toolchains.folder / "chosen.collage"
         inputs, evaluation = self._reference.fresh()
         probe = self._reference.probe(inputs)
-        whole = math.isinf(budget.seconds) or (not budget.is_spent and self._reference.is_conditioned(evaluation))
+        had_time = not budget.is_spent
         assembled.save(package, None, threads=toolchains.threads, model_name=workload.facts.name, model_sha256="")
         try:
             found = verify(
@@ -157,11 +156,8 @@ class PlanBuilder:
                 said = ", ".join(f"{name}={size}" for name, size in sizes.items())
                 self.progress.phase(f"verifying with {said}")
                 try:
-                    sample = Sample(said, *self._reference.of_sizes(sizes))
-                    samples.append(sample)
-                    whole = whole and (math.isinf(budget.seconds) or self._reference.is_conditioned(sample.evaluation))
+                    samples.append(Sample(said, *self._reference.of_sizes(sizes)))
                 except (EvaluationError, ModelCostError) as error:
-                    whole = whole and math.isinf(budget.seconds)
                     found = found.with_unchecked(said, f"the reference gives nothing to compare with: {error}")
             if samples:
                 largest = verify_in_turn(
@@ -176,7 +172,10 @@ class PlanBuilder:
                     deadline_s=budget.within(DEADLINE_S, least_s=LEAST_S),
                 )
                 found = dataclasses.replace(found, max_error=max(found.max_error, largest))
-            return found, whole
+            evaluations = [evaluation, *(sample.evaluation for sample in samples)]
+            whole = had_time and len(samples) == len(workload.end_sizes)
+            whole = whole and all(map(self._reference.is_conditioned, evaluations))
+            return found, whole or math.isinf(budget.seconds)
         except TooInexactError as error:
             if any(kernel.target.is_chosen_by_region for kernel in assembled.plan.kernels):
                 raise TooInexactError(str(error), error.excess, assembled.plan.key) from error

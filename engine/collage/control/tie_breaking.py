@@ -14,7 +14,7 @@ from collage.measure.statistics import median_interval
 from collage.report import figures
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import INVALID, Target, TargetSpelling, Unmeasured, split_targets
+from collage_core.contract import Target, TargetSpelling, Unmeasured, split_targets
 from collage_core.errors import UsageError
 from collage_core.fusion import CandidateKernel, Partitioning
 from collage_core.search import SearchTarget
@@ -138,10 +138,10 @@ def break_ties(
 def _is_near(
     pool: CandidatePool, source: Samples, kernel: CandidateKernel, other: CandidateKernel, own_us: float
 ) -> bool:
-    cost = pool.cost(other)
+    cost_us = pool.cost_us(other)
     if other.target.device != kernel.target.device:  # its copies would come or go
         return False
-    if other.target == kernel.target or isinstance(cost, Unmeasured) or cost == INVALID or cost > own_us * (1 + NEAR):
+    if other.target == kernel.target or cost_us is None or cost_us > own_us * (1 + NEAR):
         return False
     mine, theirs = (median_interval(source.medians_us(each)) for each in (kernel, other))
     return theirs.low <= mine.high

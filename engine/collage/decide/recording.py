@@ -21,7 +21,7 @@ from collage.report.facts.record import (
 )
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import INVALID, Target, Unmeasured
+from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
@@ -184,7 +184,7 @@ def regions(
                 nodes=sub_graph.names,
                 operators=tuple(pool.graph.nodes[index].op_type for index in iterate_bits(sub_graph.nodes)),
                 cost_us=costs[sub_graph.nodes],
-                alone_us=_measured_us(alone, kernel),
+                alone_us=alone.cost_us(kernel),
                 cost_ci95_us=interval(kernel, costs[sub_graph.nodes]),
                 measured_us=measured_us.get(site) or None,
                 error=errors.get(site, 0.0),
@@ -198,12 +198,6 @@ def regions(
             )
         )
     return tuple(found)
-
-
-def _measured_us(pool: CandidatePool, kernel: CandidateKernel) -> float | None:
-    """Return what a kernel costs; None if it was not measured."""
-    cost = pool.cost(kernel)
-    return None if isinstance(cost, Unmeasured) or cost == INVALID else cost
 
 
 def device_copies(plan: Plan) -> tuple[CopyFacts, ...]:

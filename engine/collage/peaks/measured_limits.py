@@ -14,7 +14,7 @@ from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import INVALID, Target, Unmeasured
+from collage_core.contract import Target
 from collage_core.contract.device import HOST
 from collage_core.errors import CollageError, DeadlineExceededError
 from collage_core.plugin_calls import time_limit
@@ -104,7 +104,6 @@ def working_targets(pool: CandidatePool) -> tuple[Target, ...]:
     """Return the targets that some candidate was measured on: one that always crashes or hangs is not among them."""
     found: dict[str, Target] = {}
     for candidate in pool:
-        cost = pool.cost(candidate)
-        if not isinstance(cost, Unmeasured) and cost != INVALID:
+        if pool.cost_us(candidate) is not None:
             found.setdefault(candidate.target.name, candidate.target)
     return tuple(found[name] for name in sorted(found))

@@ -295,3 +295,19 @@ def test_options_are_explained_where_their_toolchain_does() -> None:
 
     assert options_explained(plans) == ["a(spin=true): its threads go on"]
     assert spin == SPIN
+
+
+def test_what_a_kernel_takes_in_place_is_not_compared_with_what_others_take_alone() -> None:
+    kernels = [kernel(GRAPH, each, name) for each in (A, B) for name in GRAPH.names]
+    truth = by_operator({"a": {"Relu": 1.0, "Exp": 1.0, "Neg": 1.0}, "b": {"Relu": 1.1, "Exp": 4.0, "Neg": 4.0}})
+    pool = pool_of(GRAPH, truth, *kernels).pool
+    pool = pool.with_costs(pool.costs.in_place({pool.cache_key(kernels[0]): 2.6, pool.cache_key(kernels[3]): 9.0}))
+    plan = next(plan for plan in mixes(pool, 9) if plan.kernels[0] == kernels[0])
+
+    region = regions(plan, pool, [A, B], {}, {})[0]
+
+    assert (region.cost_us, region.alone_us, region.alternatives[0].cost_us) == (
+        2.6,
+        2.0,
+        2.1,
+    )  # an operator and a launch

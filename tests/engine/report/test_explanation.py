@@ -185,6 +185,30 @@ def test_unusable_toolchains_are_one_line_unless_everything_is_wanted() -> None:
     assert f"cublas is unusable: {no_gpu} cudnn is unusable: {no_gpu} tvm is unusable: ImportError: no tvm" in long
 
 
+def test_a_toolchain_that_was_not_asked_refuses_nothing() -> None:
+    why = "openvino(precision=bf16) it does not compute in the model's own dtypes"
+    asked, other, *rest = RECORD.toolchains
+    idle = dataclasses.replace(other, claimed_nodes=0, chosen_nodes=0, not_asked=why)
+
+    text = " ".join(explain(dataclasses.replace(RECORD, toolchains=(asked, idle, *rest))).split())
+
+    assert f"{other.name} was not asked: {why}" in text
+    assert f"{other.name} took" not in text
+
+
+def test_a_region_is_compared_with_others_as_they_were_measured() -> None:
+    """In place it took longer than the alternative does alone, and so may that."""
+    region = dataclasses.replace(
+        RECORD.regions[0],
+        cost_us=12.0,
+        alone_us=10.0,
+        alternatives=(AlternativeFacts(target="other", cost_us=11.0, reason=""),),
+    )
+    text = " ".join(explain(dataclasses.replace(RECORD, regions=(region, *RECORD.regions[1:]))).split())
+
+    assert f"why {region.target} (10.0 us alone): it is the cheapest here other 11.0 us (+10.0 %)" in text
+
+
 def test_long_lists_of_nodes_are_shortened_unless_everything_is_wanted() -> None:
     assert "backbone/node_5" not in explain(RECORD)
     assert "backbone/node_5" in explain(RECORD, everything=True)

@@ -51,6 +51,20 @@ def test_a_bound_that_helps_is_a_share_and_a_time_and_says_what_to_do() -> None:
     )
 
 
+def test_a_search_that_ended_at_its_limit_says_so_and_advises_no_other() -> None:
+    line = candidates_line(searched(method="beam", unmeasured=0, gap_us=1765.0, bound_us=88_250.0 - 1765.0))
+
+    assert line == "at most 2.0 % (1,765 us) of the predicted time: the exact search ended at its limit of states"
+
+
+def test_of_lower_precision_nothing_is_claimed() -> None:
+    record = searched(exact=True, bound_us=88_250.0)
+    kept, *others = record.comparison.contenders
+    comparison = dataclasses.replace(record.comparison, contenders=(dataclasses.replace(kept, exact=False), *others))
+
+    assert candidates_line(dataclasses.replace(record, comparison=comparison)).startswith("not known: kernels of lower")
+
+
 def test_a_bound_that_rules_out_next_to_nothing_is_not_given_as_a_figure() -> None:
     """A plan of 180,900 us of which a plan cheaper by up to 179,901 us may exist."""
     record = dataclasses.replace(searched(gap_us=179_901.0, bound_us=999.0), predicted_ms=180.9)

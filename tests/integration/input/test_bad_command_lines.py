@@ -247,6 +247,11 @@ def test_two_results_are_not_written_into_one_file(desk: Desk) -> None:
     )
 
 
+def test_a_result_is_not_written_over_one_of_many_models(desk: Desk) -> None:
+    command = ["optimize-all", desk.model.parent, "-o", desk.folder / "packages", "--json", desk.model]
+    desk.refuses(command, MISUSE, ["--json would overwrite", desk.model.name])
+
+
 @pytest.mark.guards(
     "a result over a file the command reads (itself, by a link, by a hard link), over another result, "
     "over the tuning database"
@@ -256,6 +261,12 @@ def test_a_result_is_not_written_over_the_tuning_database(desk: Desk) -> None:
     database.write_bytes(b"")
 
     desk.refuses(desk.command("optimize", "--tuning-db", database, "-o", database), MISUSE, ["would overwrite"])
+    for command in (
+        ["measure", desk.model],
+        ["resolve", desk.model],
+        ["frontier", desk.model, "-o", desk.folder / "f"],
+    ):
+        desk.refuses([*command, "--tuning-db", database, "--json", database], MISUSE, ["--json would overwrite"])
     desk.refuses(["db", "export", "--tuning-db", database, "-o", database], MISUSE, ["would overwrite"])
     desk.refuses(["db", "stats", "--tuning-db", database, "--json", database], MISUSE, ["would overwrite"])
 

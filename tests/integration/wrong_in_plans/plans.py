@@ -75,6 +75,7 @@ class Plans:
             targets=dict(zip(artifacts, (each.target for each in plan.kernels), strict=True)),
             kernels=dict(zip(artifacts, plan.kernels, strict=True)),
             errors={},
+            digest="",
         )
         package = self.folder / "plan.collage"
         assembled.save(package, None, threads=1, model_name="m", model_sha256="")

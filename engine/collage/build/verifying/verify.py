@@ -14,7 +14,7 @@ from collage.build.series_run import run_series
 from collage.build.verifying.nan_probe import ENDED, NanProbe
 from collage.build.verifying.output_check import RANDOM_REASON, ValueJudge, random_values
 from collage.errors import PlanRunError, TooInexactError, VerificationError
-from collage.measure.contenders.interleaved import Contender, ContenderProcess
+from collage.measure.contenders.interleaved import Contender, ContenderProcess, took_too_long
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Failed
 from collage.measure.wire.value_files import read_values, write_values
@@ -43,7 +43,7 @@ class Verified:
             compute it itself, or its output has no reference value, or it is zero, or NaN, everywhere.
         work: Launches, copies and synchronisations of each run on devices.
         nan: What it makes of NaN in its inputs, see `NanProbe.found`; empty if that was not looked at.
-        artifacts: What was verified: `Assembled.digest`.
+        artifacts: What was verified, see `Assembled.digest`.
     """
 
     KIND: ClassVar[str] = "verification"
@@ -111,7 +111,7 @@ def verify(
     with ContenderProcess(Contender(name="the saved plan", call=TRIAL_CALL, arguments=arguments)) as process:
         ran = process.prepare(deadline_s)
     if isinstance(ran, Failed) and not timed.exists():  # otherwise it failed on the probe
-        raise PlanRunError(f"the saved plan does not run: {ran.reason}")
+        raise PlanRunError(f"the saved plan does not run: {ran.reason}", is_late=took_too_long(ran))
     try:
         largest, unchecked = largest_error(graph, read_values(made), evaluation, correct=correct, tolerance=tolerance)
     except TooInexactError as error:
@@ -191,7 +191,8 @@ def verify_in_turn(
         "the saved plan", package, given, made, blobs=store.directory, threads=threads, deadline_s=deadline_s
     )
     if failed is not None:
-        raise PlanRunError(f"the saved plan does not run for sizes in turn: {failed.reason}")
+        message = f"the saved plan does not run for sizes in turn: {failed.reason}"
+        raise PlanRunError(message, is_late=took_too_long(failed))
     largest = 0.0
     for number, (path, sample) in enumerate(zip(made, samples, strict=True)):
         try:

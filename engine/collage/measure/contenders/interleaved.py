@@ -53,6 +53,11 @@ class Contender:
     paths: tuple[str, ...] = ()
 
 
+def took_too_long(failed: Failed) -> bool:
+    """Return whether a contender's process was killed at its deadline."""
+    return failed.reason.startswith("deadline: ")  # `WorkerError.kind`
+
+
 class ContenderProcess:
     """The running process of a contender; a failure ends it.
 
