@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -123,6 +124,7 @@ def raced(group: Group, work: Path, protocol: Protocol) -> dict[str, Any]:
         "ratio": ratio.value,
         "ci95": [ratio.low, ratio.high],
         "seconds": seconds,
+        "protocol": dataclasses.asdict(protocol),
     }
 
 
@@ -161,11 +163,15 @@ def list_page(report: Mapping[str, Any]) -> str:
 
 
 def race_page(report: Mapping[str, Any]) -> str:
-    """Format the race."""
+    """Format the race; how a group was raced is in its row, as it may be raced again with more rounds."""
+    usual, *others = (
+        said for said, _ in Counter(rounds_said(row["protocol"]) for row in report["groups"]).most_common()
+    )
+    rounds = usual + (f" (of some groups: {' or '.join(others)})" if others else "")
     how = (
         "Each group as a model of its own, on inputs that its model computes: the best plan of ONNX Runtime and "
         "OpenVINO that `collage optimize` finds (`libraries`), these toolchains alone, and Halide's kernel, by "
-        f"`benchmarks/judge`, each contender in a process of its own: {rounds_said(report['protocol'])}. The base of a "
+        f"`benchmarks/judge`, each contender in a process of its own: {rounds}. The base of a "
         f"ratio is the fastest that is not Halide. Intervals with a half-width above {HALF_WIDTH:.0%} count for none."
     )
     rows = []
@@ -246,7 +252,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "schema_version": 1,
         **environment(),
         "threads": threads(),
-        "protocol": dataclasses.asdict(protocol),
         "groups": rows,
         "errors": errors,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.fused_groups.__main__ import failed
+from benchmarks.fused_groups.__main__ import failed, race_page
 from benchmarks.fused_groups.listing import Group, chosen
 
 
@@ -38,3 +38,17 @@ def test_a_wide_interval_counts_for_none() -> None:
 def test_an_upsampling_with_arg_max_has_a_limit_of_its_own() -> None:
     [said] = failed([row(0.4, 0.01)] * 30 + [row(0.45, 0.01, "Resize ArgMax")])
     assert "at most 0.4" in said
+
+
+def test_the_page_says_where_more_rounds_were_taken() -> None:
+    usual = {"rounds": 40, "patience": 3, "half_width": 0.02, "process_rounds": 12}
+    times = {"best": "openvino", "times_ms": {"openvino": 2.0, "halide": 1.0}}
+    rows = [
+        {**row(0.5, 0.01), **times, "model": "m", "protocol": {**usual, "patience": patience}}
+        for patience in (3, 14, 3)
+    ]
+    environment = {"date": "2026-01-01T00:00:00+00:00", "host": {"cpu": "c", "cores": 2, "system": "s"}, "versions": {}}
+    page = race_page({**environment, "threads": 2, "groups": rows, "errors": {}, "failed": []})
+
+    assert "or up to 120 until ratios are known to 2% to each side" in page
+    assert "(of some groups: 40 rounds, 12 to a process, or up to 560 until" in page
