@@ -32,7 +32,9 @@ def product(a: Expr, b: Expr) -> Expr:
 
 def negative(x: Expr) -> Expr:
     """Return -x; of the smallest integer, itself."""
-    return difference(hl.cast(x.type(), hl.i32(0)), x) if x.type().is_int() else -x
+    if x.type().is_int():
+        return difference(hl.cast(x.type(), hl.i32(0)), x)
+    return x * hl.cast(x.type(), hl.f32(-1.0))  # Halide computes -x as 0 - x, which is 0 of 0 instead of -0
 
 
 def _wrapping(function: Callable[[Expr, Expr], Expr], a: Expr, b: Expr) -> Expr:

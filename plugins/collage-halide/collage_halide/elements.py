@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -67,6 +68,9 @@ class ElementType:
 
     def cast(self, expression: Any) -> Any:
         """Convert an expression to this type."""
+        if self.code == BFLOAT and expression.type().bits() == 32:
+            # Halide rounds the bits of NaN as those of a number, which they may become
+            expression = hl.select(hl.is_nan(expression), hl.f32(math.nan), expression)
         return hl.cast(self.halide, expression)
 
     @property

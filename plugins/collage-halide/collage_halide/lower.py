@@ -18,7 +18,7 @@ from collage_halide.arrangement import PLAIN, Arrangement, arrangements
 from collage_halide.autoschedulers import AUTOSCHEDULERS, Autoscheduler, autoschedulers
 from collage_halide.compile import compiled, linked, standalone_runtime
 from collage_halide.errors import Refused
-from collage_halide.machine import flags_of, requirements, vector_bytes, version
+from collage_halide.machine import halide_target, requirements, vector_bytes, version
 from collage_halide.native import soname_of
 from collage_halide.pipeline import Group, group_of
 
@@ -106,7 +106,7 @@ def _artifact(function: KernelFunction, build: BuildContext, how: Variant, group
 
 def _runtime(build: BuildContext) -> bytes:
     """Return the runtime, from the cache if it was made before."""
-    key = json.dumps(["runtime", version(), *flags_of(build.host)])
+    key = json.dumps(["runtime", version(), str(halide_target(build.host))])
     known = build.blobs.get(key)
     if known is None:
         known = standalone_runtime(build.host)

@@ -48,6 +48,7 @@ def test_weights_are_named_by_hash_and_not_embedded(kernels: HostKernels) -> Non
     [artifact] = kernels.lowered(subject)[:1]
     assert artifact.constants == {"b": content_hash(subject.arrays["b"])}
     assert set(artifact.files) == {KERNEL, RUNTIME}
+    assert subject.arrays["b"][:4].tobytes() not in artifact.files[KERNEL]
 
 
 def test_an_artifact_runs_without_halide_and_without_a_linker(

@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from collage_core.contract import Target, Unsupported
+from collage_halide.plugin import plugin
 from collage_testing.kit.host_kernels import HostKernels
 from collage_testing.kit.written import written
 
 RNG = np.random.default_rng(0)
+EXACT = Target(toolchain="halide", fingerprint="t")
 
 
 @pytest.mark.parametrize(
@@ -217,6 +220,83 @@ def test_powers_of_infinite_numbers(kernels: HostKernels) -> None:
     x = np.array([-np.inf, -np.inf, -1, -1, np.inf, -np.inf, -2], np.float32)
     p = np.array([0.5, -0.5, np.inf, -np.inf, -1, 3, 0.5], np.float32)
     kernels.check(what, {"x": x, "p": p})
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's
+@pytest.mark.parametrize("power", [0.5, -0.5, -1.0, 3.0])
+def test_powers_of_infinite_numbers_and_zeros_by_a_constant(power: float, kernels: HostKernels) -> None:
+    what = written(f"g (float[16] x) => (float[16] y) <float p = {{{power}}}> {{ y = Pow(x, p) }}")
+    x = np.resize(np.array([-np.inf, np.inf, -0.0, 0.0, -1, 2], np.float32), 16)
+    [y] = kernels.run(what, kernels.lowered(what)[0], {"x": x})
+    right = np.power(x, np.full_like(x, power))  # by C's function; NumPy takes roots where the exponent is a scalar
+    np.testing.assert_array_equal(y, right)
+    np.testing.assert_array_equal(np.signbit(y[y == 0]), np.signbit(right[y == 0]))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's
+def test_powers_of_negative_zero(kernels: HostKernels) -> None:
+    what = written("g (float[16] x, float[16] p) => (float[16] y) { y = Pow(x, p) }")
+    x, p = np.full(16, -0.0, np.float32), np.resize(np.array([-1, 3, -2, 2, 0.5, -0.5, -3, 0], np.float32), 16)
+    [y] = kernels.run(what, kernels.lowered(what)[0], {"x": x, "p": p})
+    right = np.power(x, p)
+    np.testing.assert_array_equal(y, right)
+    np.testing.assert_array_equal(np.signbit(y), np.signbit(right))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's
+@pytest.mark.parametrize("dtype", ["float", "double", "float16", "bfloat16"])
+@pytest.mark.parametrize("operator", ["LessOrEqual", "GreaterOrEqual", "Less", "Greater", "Equal"])
+def test_no_comparison_holds_of_nan(operator: str, dtype: str, kernels: HostKernels) -> None:
+    what = written(f"g ({dtype}[33] a, {dtype}[33] b) => (bool[33] y) {{ y = {operator}(a, b) }}")
+    kind = what.function.inputs[0].numpy_dtype
+    a = np.resize(np.array([np.nan, 1, np.nan, 2, 1], np.float32), 33).astype(kind)
+    b = np.resize(np.array([1, np.nan, np.nan, 2, 2], np.float32), 33).astype(kind)
+    for artifact in kernels.lowered(what, variants=9):
+        [y] = kernels.run(what, artifact, {"a": a, "b": b})
+        np.testing.assert_array_equal(y, what.expected({"a": a, "b": b})[0])
+        assert not y[0]
+
+
+def test_the_negative_of_zero_is_negative(kernels: HostKernels) -> None:
+    what = written("g (float[16] x) => (float[16] y) { a = Neg(x) y = Reciprocal(a) }")
+    [y] = kernels.run(what, kernels.lowered(what)[0], {"x": np.zeros(16, np.float32)})
+    np.testing.assert_array_equal(y, np.full(16, -np.inf, np.float32))
+
+
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001])
+def test_nan_of_any_bits_stays_nan_in_bfloat16(bits: int, kernels: HostKernels) -> None:
+    what = written("g (float[16] x) => (bfloat16[16] y) { y = Cast<to=16>(x) }")
+    x = np.full(16, bits, np.uint32).view(np.float32)
+    [y] = kernels.run(what, kernels.lowered(what)[0], {"x": x})
+    assert np.isnan(y.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [("float", 89.0), ("double", 710.0)])
+def test_the_hyperbolic_cosine_is_finite_up_to_the_end(dtype: str, largest: float, kernels: HostKernels) -> None:
+    what = written(f"g ({dtype}[33] x) => ({dtype}[33] y) {{ y = Cosh(x) }}")
+    kind = what.function.inputs[0].numpy_dtype
+    x = np.linspace(-largest, largest, 33).astype(kind)
+    [y] = kernels.run(what, kernels.lowered(what)[0], {"x": x})
+    np.testing.assert_allclose(y, np.cosh(x.astype(np.longdouble)).astype(kind), rtol=1e-6)
+
+
+def test_division_by_a_constant_zero_is_refused(kernels: HostKernels) -> None:
+    """Halide does not compile it."""
+    what = written("g (float[16] x) => (float[16] y) <float zero = {0}> { y = Div(x, zero) }")
+    answer = plugin.collage_lower(EXACT, what.function, kernels.build())
+    assert isinstance(answer, Unsupported)
+    assert answer.reason == "Div by a constant zero"
+
+
+def test_a_join_of_many_parts_inside_large_windows_is_made_first(kernels: HostKernels) -> None:
+    """Each element of a join is a choice among all parts; in each of 121 places Halide would compile it for minutes."""
+    inputs = ", ".join(f"float[1,1,12,12] x{number}" for number in range(40))
+    names = ", ".join(f"x{number}" for number in range(40))
+    what = written(
+        f"g ({inputs}) => (float[1,40,2,2] y) {{ c = Concat<axis=1>({names}) y = MaxPool<kernel_shape=[11,11]>(c) }}"
+    )
+    values = {f"x{number}": RNG.standard_normal((1, 1, 12, 12)).astype(np.float32) for number in range(40)}
+    kernels.check(what, values)
 
 
 @pytest.mark.parametrize("by", [2**40, -(2**40), 3, -3])

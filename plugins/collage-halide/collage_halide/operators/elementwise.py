@@ -42,8 +42,10 @@ def _named(name: str, types: frozenset[str] = FLOATS, cost: int = CHEAP) -> Oper
     return _elementwise(lambda op, x: getattr(hl, name)(x[0]), types, cost)
 
 
-def _binary(function: Callable[[Expr, Expr], Expr], types: frozenset[str] = NUMBERS, cost: int = CHEAP) -> Operator:
-    return _elementwise(lambda op, x: function(x[0], x[1]), types, cost)
+def _binary(
+    function: Callable[[Expr, Expr], Expr], types: frozenset[str] = NUMBERS, cost: int = CHEAP, **more: Any
+) -> Operator:
+    return _elementwise(lambda op, x: function(x[0], x[1]), types, cost, **more)
 
 
 def _folded(function: Callable[[Expr, Expr], Expr], types: frozenset[str] = NUMBERS) -> Operator:
@@ -148,7 +150,10 @@ def _power(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
 
 
 def _root(x: Expr, inverse: bool) -> Expr:
-    return f.like(x, 1.0) / hl.sqrt(x) if inverse else hl.sqrt(x)
+    """Return x to the power 0.5 or -0.5, which differ from roots of -0 and of minus infinity."""
+    zero, infinite = f.like(x, 0.0), f.like(x, math.inf)
+    root = hl.sqrt(hl.select(x == zero, zero, x == -infinite, infinite, x))
+    return hl.strict_float(f.like(x, 1.0) / root if inverse else root)
 
 
 def _whole_power(x: Expr, exponent: int) -> Expr:
@@ -191,6 +196,16 @@ def _cast(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
 def _check_cast(op: Op) -> None:
     if op.kind(0).name == "f64" and op.result_kind().wide is not op.result_kind():
         raise Refused("Cast of float64 to 16 bits, which takes a function of the compiler's own library")
+
+
+def _check_quotient(op: Op) -> None:
+    """Refuse what Halide does not compile."""
+    try:
+        divisor = op.constant(1)
+    except Refused:
+        return
+    if op.kind(0).is_float and divisor is not None and divisor.size == 1 and not divisor.any():
+        raise Refused("Div by a constant zero")
 
 
 def _clip(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
@@ -278,8 +293,8 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Celu": _elementwise(_celu, cost=DEAR),
         "Clip": Operator(define=_clip, types=NUMBERS),
         "Cos": _named("cos", cost=2 * DEAR),
-        "Cosh": _unary(lambda x: (f.exp(x) + f.exp(-x)) * f.like(x, 0.5), cost=2 * DEAR),
-        "Div": _binary(f.quotient, cost=4),
+        "Cosh": _unary(f.cosh, cost=2 * DEAR),
+        "Div": _binary(f.quotient, cost=4, check=_check_quotient),
         "Dropout": Operator(define=_dropout, types=FLOATS, check=_check_dropout),
         "Elu": _elementwise(lambda op, x: _elu(x[0], op.number("alpha", 1.0)), cost=DEAR),
         "Equal": _binary(lambda a, b: a == b, EVERY),
@@ -288,7 +303,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Floor": _named("floor"),
         "Gelu": _elementwise(_gelu, _WIDE_FLOATS, DEAR),
         "Greater": _binary(lambda a, b: a > b),
-        "GreaterOrEqual": _binary(lambda a, b: a >= b),
+        "GreaterOrEqual": _binary(lambda a, b: f.no_larger(b, a)),
         "HardSigmoid": _elementwise(
             lambda op, x: _hard_sigmoid(x[0], op.number("alpha", 0.2), op.number("beta", 0.5)), cost=4
         ),
@@ -298,7 +313,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "IsNaN": _named("is_nan"),
         "LeakyRelu": _elementwise(lambda op, x: _leaky(x[0], f.like(x[0], op.number("alpha", 0.01)))),
         "Less": _binary(lambda a, b: a < b),
-        "LessOrEqual": _binary(lambda a, b: a <= b),
+        "LessOrEqual": _binary(f.no_larger),
         "Log": _unary(f.log, cost=DEAR),
         "Max": _folded(f.maximum),
         "Mean": _elementwise(_mean),

@@ -1,9 +1,9 @@
 """Functions of numbers that Halide lacks, or computes otherwise at the ends of a type's range.
 
 Halide's `exp`, `log` and `erf` (`src/IROperator.cpp`) are polynomials that vectorise; they are undefined or wrong for
-infinities, NaN and subnormal numbers, which masks and badly scaled models hold. What gives infinities is computed as
-written in the stages of convolutions, too, where products are fused with additions (`Scope.fuse`): LLVM takes for
-granted there that there are none.
+infinities, NaN and subnormal numbers, which masks and badly scaled models hold. Exponentials and logarithms are
+computed as written in the stages of convolutions, too, where products are fused with additions (`Scope.fuse`): LLVM
+takes for granted there that nothing is infinite.
 """
 
 from __future__ import annotations
@@ -104,6 +104,12 @@ def tanh(x: Expr) -> Expr:
     return hl.select(size < hl.f32(0.625), near, hl.select(x < hl.f32(0.0), -far, far))
 
 
+def cosh(x: Expr) -> Expr:
+    """Return the hyperbolic cosine, from exp(|x| / 2): exp(|x|) is infinite where half of it is not yet."""
+    root = exp(hl.abs(x) * like(x, 0.5))
+    return root * like(x, 0.5) * root + like(x, 0.5) / (root * root)
+
+
 def softplus(x: Expr) -> Expr:
     """Return log(1 + exp(x)) for numbers of any size."""
     return at_least(x, like(x, 0.0)) + log(like(x, 1.0) + exp(-hl.abs(x)))
@@ -144,8 +150,9 @@ def power(x: Expr, exponent: Expr) -> Expr:
     whole = hl.floor(exponent) == exponent
     odd = whole & (hl.floor(exponent * hl.f32(0.5)) * hl.f32(2.0) != exponent)
     infinite = hl.f32(math.inf)
-    below = hl.select(odd, -size, hl.select(whole | (x == -infinite), size, hl.f32(math.nan)))
-    signed = hl.select(x < hl.f32(0.0), below, size)
+    positive = whole | (x == -infinite) | (x == hl.f32(0.0))
+    below = hl.select(odd, negative(size), hl.select(positive, size, hl.f32(math.nan)))
+    signed = hl.select(hl.reinterpret(hl.Int(32), x) < hl.i32(0), below, size)  # -0 is less than nothing
     one = (exponent == hl.f32(0.0)) | (x == hl.f32(1.0)) | ((x == hl.f32(-1.0)) & (hl.abs(exponent) == infinite))
     return hl.select(one, hl.f32(1.0), hl.select(hl.is_nan(x), x, signed))
 
@@ -159,6 +166,11 @@ def multiplied(x: Expr, times: int) -> Expr:
         return x
     square = product(half, half)
     return product(square, x) if times % 2 else square
+
+
+def no_larger(a: Expr, b: Expr) -> Expr:
+    """Return a <= b; of NaN it is false, but Halide 21 makes <= of vectors the contrary of >."""
+    return (a < b) | (a == b) if a.type().is_float() else a <= b
 
 
 def where(conditions: Sequence[Expr | None], x: Expr, other: Expr) -> Expr:

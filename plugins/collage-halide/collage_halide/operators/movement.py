@@ -64,7 +64,7 @@ def _concat(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
             chosen = here if chosen is None else hl.select(index[axis].expression < end, here, chosen)
         return chosen
 
-    return [scope.moved(op.result(), kind, element, sum(each.cost for each in parts))]
+    return [scope.moved(op.result(), kind, element, sum(each.cost for each in parts) + len(parts) - 1)]
 
 
 def _split(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
