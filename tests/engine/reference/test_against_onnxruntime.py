@@ -1,4 +1,4 @@
-"""Windows far larger than the input: the reference and ONNX Runtime agree."""
+"""What ONNX Runtime gives is right: windows far larger than the input, and nearest elements at any scale."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir
 import pytest
 from hypothesis import assume, example, given, settings
 
+from collage.reference import evaluate
+from collage.reference.judge import Judge
 from collage.reference.operators import standard_operator
 from tests.engine.reference.sliding_cases import (
     EXPORTED,
@@ -77,3 +80,26 @@ def test_conv_transpose(case: Case) -> None:
     [found], [expected] = both("ConvTranspose", case)
 
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_floor"])
+@pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "pytorch_half_pixel"])
+def test_nearest_elements_that_are_placed_in_float32(coordinates: str, rounding: str) -> None:
+    import onnxruntime
+
+    attributes = f'mode="nearest", coordinate_transformation_mode="{coordinates}", nearest_mode="{rounding}"'
+    x = np.random.default_rng(0).standard_normal((1, 2, 24, 60)).astype(np.float32)
+    for scale in (1 / 3, 1 / 7, 2 / 7, 3 / 7, 5 / 7, 1 / 6, 1 / 11, 0.3, 0.6, 1.7, 2.0, 3.0, 0.5):
+        rows, columns = (int(extent * np.float32(scale)) for extent in (24, 60))
+        values = f"(float[1,2,24,60] x, float[4] s) => (float[1,2,{rows},{columns}] y)"
+        text = f'<ir_version: 10, opset_import: ["" : 19]> g {values} {{ y = Resize<{attributes}>(x, , s) }}'
+        proto = onnx.parser.parse_model(text)
+        model = onnx_ir.serde.deserialize_model(proto)
+        inputs = {"x": x, "s": np.array([1, 1, scale, scale], np.float32)}
+        run = evaluate(model, inputs, conditioned=True)
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        [made] = session.run(None, inputs)
+
+        judge = Judge.over(model.graph, run, correct=True, relative=1e-3, mismatched=0.0)
+
+        assert judge.verdict("y", made, run.values["y"], run.conditioning["y"]).problem == "", scale

@@ -278,3 +278,42 @@ def test_a_number_instead_of_nan_is_named_where_only_the_error_counts() -> None:
     found = judge.verdict("y", np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32), None)
 
     assert found.problem == "1 of 2 are NaN or infinite in one only"
+
+
+NEAREST = 'r = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(x, , s)'
+
+
+def thirds(offset: int) -> Any:
+    """Every third of 60 numbers; in float64 the third numbers are just not reached, for float32's 1/3 is too large."""
+    return np.clip(np.arange(20) * 3 + offset, 0, 59).astype(np.float32).reshape(1, 1, 1, 20)
+
+
+@pytest.mark.guards(
+    "libraries place the elements of a nearest Resize in float32, the standard's own in float64",
+    "either neighbour is right, another is not",
+    area="toolchains",
+)
+@pytest.mark.parametrize(("offset", "right"), [(0, True), (-1, True), (1, False), (-2, False)])
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_either_neighbour_is_right_where_rounding_places_elements(kind: Any, offset: int, right: bool) -> None:
+    inputs = {
+        "x": np.arange(60, dtype=kind).reshape(1, 1, 1, 60),
+        "s": np.array([1, 1, 1, 1 / 3], np.float32),
+    }
+    declared = "float" if kind is np.float32 else "uint8"
+    problem = judged(f"{NEAREST} y = Identity(r)", f"{declared}[1,1,1,20] y", thirds(offset).astype(kind), **inputs)
+    assert (problem == "") is right
+
+
+@pytest.mark.parametrize(("scale", "right"), [(1 / 3, True), (2.0, False)])
+def test_what_follows_from_a_nearest_element_may_differ_only_where_rounding_decides(scale: float, right: bool) -> None:
+    inputs = {
+        "x": np.arange(60, dtype=np.float32).reshape(1, 1, 1, 60),
+        "s": np.array([1, 1, 1, scale], np.float32),
+    }
+
+    def made(values: Any) -> Any:
+        return np.roll(values["y"], 1)
+
+    extent = int(60 * scale)
+    assert (judged(f"{NEAREST} y = Sqrt(r)", f"float[1,1,1,{extent}] y", made, **inputs) == "") is right

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-JUDGE: Final = 7
+JUDGE: Final = 8
 """Version of `check_outputs`, `verdicts`, `reference.judge`, and what these compare with.
 
 Raise it with each change after which a kernel that passed may fail, or the reverse: what is compared, how far off it
