@@ -28,6 +28,7 @@ from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import BuildSettings, Measured, Tolerance
 from collage.measure.wire.values import encode_value
 from collage.measure.worker.failing import Stopped
+from collage.measure.worker.lowering import KeptArtifacts
 from collage.measure.worker.trial import Trial
 from collage.measure.worker.trials import Trials
 from collage_core.candidates.proposals import propose, target_rule
@@ -187,9 +188,10 @@ def _made_ready(
     """Load both variants for the race; record the reason if the first choice does not run."""
     entry, ask = choice.entry, choice.ask
     assert ask is not None
+    nothing_kept = KeptArtifacts(memory_bytes=0)
     for variant in dict.fromkeys((choice.first, choice.chosen)):
         trial = open_trials.enter_context(
-            Trial(entry.toolchain, store, folder, entry.cache, _ignore, ask, entry.host, devices, _ignore)
+            Trial(entry.toolchain, store, folder, entry.cache, _ignore, ask, entry.host, devices, _ignore, nothing_kept)
         )
         artifact: Artifact | None = next(trial.variants(ask.build.max_variants, variant), None)
         if artifact is None:

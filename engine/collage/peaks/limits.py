@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import onnx_ir
 
-from collage.peaks.machine_peaks import MachinePeaks
+from collage.peaks.machine_peaks import ARITHMETIC, MEMORY, MachinePeaks
 from collage.peaks.products import DTYPES, precision_of
 from collage.report.facts.machine_facts import BandwidthFacts, LimitFacts, MachineFacts, PeakFacts
 from collage_core.candidates.plan import Plan
@@ -143,7 +143,7 @@ def _limit(work: RegionWork, peaks: MachinePeaks) -> LimitFacts:
         known,
         level=level.name,
         least_us=float(f"{max(arithmetic_us, memory_us):.6g}"),
-        bound_by="arithmetic" if arithmetic_us >= memory_us else "memory",
+        bound_by=ARITHMETIC if arithmetic_us >= memory_us else MEMORY,
     )
 
 

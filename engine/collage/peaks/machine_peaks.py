@@ -17,7 +17,9 @@ from collage.store import TuningStore
 from collage_core.contract import Host, Target, Unsupported
 
 MEMORY = "memory"
-"""Name of the level behind all caches."""
+"""Name of the level behind all caches; also what bounds a kernel that moves more than it computes."""
+ARITHMETIC = "arithmetic"
+"""What bounds a kernel that computes more than it moves."""
 
 _BY_NUMPY = ("float32", "float64")
 """Element types of which NumPy has products of a library's; of others it has loops of its own."""
@@ -85,7 +87,7 @@ class MachinePeaks:
         levels: The levels of memory, the nearest first; none if they could not be measured.
         products: The fastest product of each arithmetic that was asked for so far.
         asked: Who was asked for a product, as `asking` writes it: nobody is asked twice.
-        repetitions: How often everything was measured again.
+        repetitions: How often products or levels were measured again.
     """
 
     KIND: ClassVar[str] = "peaks"
@@ -143,7 +145,7 @@ def known_peaks(
     arithmetics: Collection[str],
     run: Run,
     *,
-    again: bool = False,
+    again: Collection[str] = (),
 ) -> tuple[MachinePeaks, str]:
     """Return the peaks of this machine; what the database lacks is measured by NumPy and kept.
 
@@ -153,15 +155,17 @@ def known_peaks(
         threads: Threads of a plan.
         arithmetics: Whose products are wanted; of some NumPy has none.
         run: Measures in another process, as `run_numpy`.
-        again: Whether to measure also what is known, and keep the faster.
+        again: What to measure though it is known, to keep the faster: `ARITHMETIC`, `MEMORY` or both.
 
     Returns:
         The peaks, and why some are missing that were to be measured; empty if none is.
     """
     name = document_name(host, threads)
     known = database.get_document(MachinePeaks, name) or MachinePeaks()
-    wanted = [each for each in _BY_NUMPY if each in arithmetics and (again or known.product(each) is None)]
-    levels = () if known.levels and not again else _levels(caches(threads), threads, host.memory_bytes)
+    wanted = [
+        each for each in _BY_NUMPY if each in arithmetics and (ARITHMETIC in again or known.product(each) is None)
+    ]
+    levels = () if known.levels and MEMORY not in again else _levels(caches(threads), threads, host.memory_bytes)
     if not wanted and not levels:
         return known, ""
     request = NumpyRequest(
@@ -176,7 +180,7 @@ def known_peaks(
         LevelSpeed(name=level.name, holds_bytes=level.holds_bytes, bytes_per_us=rate)
         for level, rate in zip(levels, answer.bytes_per_us, strict=True)
     ]
-    known = dataclasses.replace(known.with_levels(measured), repetitions=known.repetitions + again)
+    known = dataclasses.replace(known.with_levels(measured), repetitions=known.repetitions + bool(again))
     flops = 2.0 * side_of(threads) ** 3
     for arithmetic, time_us in zip(wanted, answer.products_us, strict=True):
         known = known.with_product(ProductSpeed(arithmetic=arithmetic, flops_per_us=flops / time_us, by="numpy"))

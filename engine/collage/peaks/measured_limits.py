@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from collage.peaks.limits import PlanLimits, PlanWork, limits_of
-from collage.peaks.machine_peaks import MachinePeaks, Run, asking, document_name, known_peaks, run_numpy
+from collage.peaks.machine_peaks import ARITHMETIC, MachinePeaks, Run, asking, document_name, known_peaks, run_numpy
 from collage.peaks.products import fastest_product
 from collage.setup.settings import SetupChoices
 from collage.setup.toolchains import Toolchains
@@ -59,9 +59,10 @@ def measured_limits(
         with contextlib.nullcontext() if math.isinf(left_s) else time_limit(max(left_s, _LEAST_S), _WORK):
             peaks, missing = _peaks(work, toolchains, choices, targets, run)
             limits = limits_of(work, peaks, toolchains.threads, missing)
-            faster = any(limit.least_us > time_us for limit, time_us in zip(limits.kernels, times_us, strict=True))
-            if faster and peaks.repetitions < _REPETITIONS:
-                peaks, missing = _peaks(work, toolchains, choices, targets, run, again=True)
+            timed = zip(limits.kernels, times_us, strict=True)
+            doubted = {limit.bound_by for limit, time_us in timed if limit.least_us > time_us}
+            if doubted and peaks.repetitions < _REPETITIONS:
+                peaks, missing = _peaks(work, toolchains, choices, targets, run, again=doubted)
                 limits = limits_of(work, peaks, toolchains.threads, missing)
     except DeadlineExceededError as error:
         if error.what != _WORK:
@@ -79,17 +80,17 @@ def _peaks(
     targets: Collection[Target],
     run: Run,
     *,
-    again: bool = False,
+    again: Collection[str] = (),
 ) -> tuple[MachinePeaks, str]:
     """Return the peaks of the machine, as `known_peaks` does, by NumPy and by toolchains."""
     database, host, threads = toolchains.database, toolchains.host, toolchains.threads
     known, missing = known_peaks(database, host, threads, work.arithmetics, run, again=again)
-    peaks = known
+    peaks, products_again = known, ARITHMETIC in again
     for arithmetic in sorted(work.arithmetics):
         on_host = [target for target in targets if target.device == HOST]
-        new = [target for target in on_host if again or asking(arithmetic, target) not in peaks.asked]
+        new = [target for target in on_host if products_again or asking(arithmetic, target) not in peaks.asked]
         try:
-            found = fastest_product(arithmetic, toolchains, choices, new, again=again)
+            found = fastest_product(arithmetic, toolchains, choices, new, again=products_again)
         except CollageError as error:
             missing = missing or f"toolchains could not be asked for a product in {arithmetic}: {error}"
             continue

@@ -120,11 +120,15 @@ class OnnxRuntimePlugin:
         return profile(target, function, artifact, run, bind, runs)
 
 
-@functools.cache  # reads the metadata of everything installed: a third of a second
+@functools.cache
 def _distribution() -> str:
     """Return the distribution that provides the module: `onnxruntime`, `onnxruntime-gpu`, ..."""
-    names = importlib.metadata.packages_distributions().get("onnxruntime", ())
-    return min(names, key=len, default="onnxruntime")
+    try:
+        importlib.metadata.distribution("onnxruntime")
+    except importlib.metadata.PackageNotFoundError:  # then the metadata of everything installed, a third of a second
+        names = importlib.metadata.packages_distributions().get("onnxruntime", ())
+        return min(names, key=len, default="onnxruntime")
+    return "onnxruntime"
 
 
 plugin = OnnxRuntimePlugin()

@@ -12,6 +12,7 @@ from collage.devices.this_host import this_host
 from collage.peaks import machine_peaks
 from collage.peaks.caches import caches
 from collage.peaks.machine_peaks import (
+    ARITHMETIC,
     MEMORY,
     LevelSpeed,
     MachinePeaks,
@@ -83,12 +84,23 @@ def test_measuring_again_keeps_the_faster_of_everything() -> None:
     database = MemoryStore()
     known_peaks(database, HOST, THREADS, {"float32"}, Runs(100.0))
 
-    slower, _ = known_peaks(database, HOST, THREADS, {"float32"}, Runs(50.0), again=True)
-    faster, _ = known_peaks(database, HOST, THREADS, {"float32"}, Runs(200.0), again=True)
+    slower, _ = known_peaks(database, HOST, THREADS, {"float32"}, Runs(50.0), again=(ARITHMETIC, MEMORY))
+    faster, _ = known_peaks(database, HOST, THREADS, {"float32"}, Runs(200.0), again=(ARITHMETIC, MEMORY))
 
     assert {slower.products[0].flops_per_us, *(level.bytes_per_us for level in slower.levels)} == {100.0}
     assert {faster.products[0].flops_per_us, *(level.bytes_per_us for level in faster.levels)} == {200.0}
     assert (slower.repetitions, faster.repetitions) == (1, 2)
+
+
+@pytest.mark.parametrize("doubted", [ARITHMETIC, MEMORY])
+def test_only_what_is_in_doubt_is_measured_again(doubted: str) -> None:
+    database, run = MemoryStore(), Runs()
+    known_peaks(database, HOST, THREADS, {"float32"}, run)
+
+    known_peaks(database, HOST, THREADS, {"float32"}, run, again=(doubted,))
+
+    assert bool(run.requests[1].products) == (doubted == ARITHMETIC)
+    assert bool(run.requests[1].levels) == (doubted == MEMORY)
 
 
 def test_a_failure_is_a_reason_and_is_tried_again_the_next_time() -> None:

@@ -23,6 +23,8 @@ from collage_testing import chain, single_matmul
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of
 
 A = a_target("a")
+SIDE = 64
+"""Of matrices so large that a product takes longer than to move them."""
 
 
 class Machine:
@@ -45,7 +47,7 @@ class Machine:
 
 
 def plan_on(target: Target) -> Plan:
-    graph = DataflowGraph(single_matmul(m=16, n=16, k=16))
+    graph = DataflowGraph(single_matmul(m=SIDE, n=SIDE, k=SIDE))
     partitioning = Partitioning(graph, (kernel(graph, target),))
     return Plan(name="p", single=True, partitioning=partitioning, costs_us=(1.0,), dispatch_us=0.0)
 
@@ -65,7 +67,7 @@ def test_what_is_not_measured_in_time_is_missing() -> None:
     assert not machine.requests
 
 
-LEAST_US = 2 * 16**3 / 100.0
+LEAST_US = 2 * SIDE**3 / 100.0
 """Of that product at the first speed."""
 
 

@@ -27,6 +27,10 @@ class BlobStore:
     Args:
         directory: Directory of the files; created if it does not exist. Several processes may share it.
 
+    Attributes:
+        of_content: Blobs of the weights that this process has put here, by `collage_core.ir.values.content_hash`, which
+            counts types and shapes too.
+
     Examples:
         >>> store = BlobStore(Path(tempfile.mkdtemp()))
         >>> name = store.put(b"weights")
@@ -38,6 +42,7 @@ class BlobStore:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self._sound: set[str] = set()
+        self.of_content: dict[str, str] = {}
 
     def __contains__(self, name: str) -> bool:
         return self.path(name).exists()

@@ -21,7 +21,7 @@ _BITS_PER_BYTE = 8
 
 
 class FunctionEncoder:
-    """Encodes the kernel functions of one run; each weight is hashed and written once.
+    """Encodes kernel functions; each weight is hashed and written once in a process for a store.
 
     Args:
         store: Receives models and weights.
@@ -29,7 +29,6 @@ class FunctionEncoder:
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
-        self._blobs: dict[str, str] = {}  # by content hash
 
     def encode(self, function: KernelFunction) -> WireFunction:
         """Encode `function` without changing it and write its weights to the store."""
@@ -58,12 +57,12 @@ class FunctionEncoder:
         )
 
     def _weight(self, tensor: onnx_ir.TensorProtocol, content_hash: str | None) -> str:
-        if content_hash is not None and (known := self._blobs.get(content_hash)) is not None:
+        if content_hash is not None and (known := self._store.of_content.get(content_hash)) is not None:
             return known
         packed = tensor.dtype.bitwidth < _BITS_PER_BYTE  # NumPy has a byte per element of these, ONNX does not
         blob = self._store.put(tensor.tobytes() if packed else bytes_of(tensor.numpy()))
         if content_hash is not None:
-            self._blobs[content_hash] = blob
+            self._store.of_content[content_hash] = blob
         return blob
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import statistics
 from typing import TypeAlias
 
 from collage.documents.artifact_manifest import ArtifactManifest
 from collage.measure.wire.wire_values import WireValue
 from collage.reference.judge import USUAL_ERROR
+from collage.store import block_times_us
 from collage_core.contract import Block, KernelProfile, Obstacle
 
 
@@ -103,6 +105,14 @@ class Measured:
     launch_reason: str = ""
     weight_copies: int = 1
     blocks: tuple[Block, ...] = ()
+
+    def is_faster_than(self, best: Measured) -> bool:
+        """Compare with a variant that was timed before it, both at the speed that the machine has now."""
+        speed_us = self.blocks[-1].calibration_us if self.blocks else None
+        mine, other = (
+            statistics.median(block_times_us(each.samples_us, each.blocks, speed_us)) for each in (self, best)
+        )
+        return mine < other
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

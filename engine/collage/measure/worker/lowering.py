@@ -1,23 +1,34 @@
-"""The variants of one candidate, lowered one at a time in its toolchain's worker."""
+"""The variants of one candidate, lowered one at a time in its toolchain's worker; what took long is kept."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final, TypeAlias
 
 from collage.devices.opening import Devices, is_lost
 from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
-from collage.measure.wire.outcomes import Failed, Refused, Stage
+from collage.measure.wire.outcomes import BuildSettings, Failed, Refused, Stage
+from collage.measure.wire.wire_values import WireFunction
 from collage.measure.worker.failing import text_of
-from collage_core.contract import Artifact, BlobCache, BuildContext, Host, KernelFunction, Unsupported
+from collage_core.contract import Artifact, BlobCache, BuildContext, Host, KernelFunction, Target, Unsupported
 from collage_core.errors import CollageError
 from collage_core.registry import Toolchain
+
+Ask: TypeAlias = AskMeasure | AskBuild | AskEvaluate
 
 _NOT_DETERMINISTIC = "equal inputs may give other bits each time, and --deterministic asks for the same"
 
 _SHARE_FOR_VARIANTS = 0.5
 """Share of the deadline after which no further variant is begun, so that a hang does not cost the others."""
+
+_MOST_BYTES: Final = 256 << 20
+_MEMORY_SHARE: Final = 32
+"""Each worker keeps artifacts in one part of so many of the machine's memory at most."""
+_LEAST_S: Final = 0.05
+"""Seconds of lowering from which an artifact is kept."""
 
 
 class Lowering:
@@ -33,6 +44,7 @@ class Lowering:
         host: The machine kernels are built for.
         devices: Those of the toolchain's targets.
         lost: Receives why a device is lost.
+        kept: What was lowered for earlier requests.
 
     Attributes:
         build_s: Seconds spent lowering.
@@ -44,7 +56,7 @@ class Lowering:
         self,
         toolchain: Toolchain,
         function: KernelFunction,
-        ask: AskMeasure | AskBuild | AskEvaluate,
+        ask: Ask,
         cache: BlobCache,
         scratch: Path,
         *,
@@ -52,9 +64,12 @@ class Lowering:
         host: Host,
         devices: Devices,
         lost: Callable[[str], None],
+        kept: KeptArtifacts,
     ) -> None:
         self._toolchain = toolchain
         self._function = function
+        self._ask = ask
+        self._kept = kept
         self._target = ask.target
         self._settings = ask.build
         self._cache = cache
@@ -72,6 +87,8 @@ class Lowering:
 
     def variants(self, limit: int, wanted: str | None = None) -> Iterator[Artifact]:
         """Lower, one variant at a time; a failure to lower is noted like a variant's.
+
+        A variant that is wanted by name is not lowered again where an earlier request's is kept.
 
         Args:
             limit: Most variants to make, unless one is wanted by name.
@@ -105,6 +122,10 @@ class Lowering:
         return self.outcome or Refused(reason="it yielded no variant")
 
     def _lowered(self, limit: int, wanted: str | None) -> Iterator[Artifact]:
+        kept = None if wanted is None else self._kept.artifact(self._ask, wanted)
+        if kept is not None:
+            yield kept
+            return
         began = time.monotonic()
         build = BuildContext(
             threads=self._settings.threads,
@@ -127,7 +148,9 @@ class Lowering:
                 self.outcome = Refused(reason=answer.reason)
                 return
             for artifact in answer:
-                self.build_s += time.monotonic() - began
+                took_s = time.monotonic() - began
+                self.build_s += took_s
+                self._kept.keep(self._ask, artifact, took_s)
                 yield artifact
                 began = time.monotonic()
         except CollageError as error:
@@ -148,6 +171,60 @@ class Lowering:
             # if not lost, it may say once what the variant is out for
             if error := first if is_lost(first) else _failure(device.synchronise):
                 self._lost(text_of(error))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Kept:
+    """An artifact, and what it was lowered from and how; a function's weights are named by their content."""
+
+    function: WireFunction
+    target: Target
+    build: BuildSettings
+    artifact: Artifact
+
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self.artifact.files.values()))
+
+    def answers(self, ask: Ask, variant: str) -> bool:
+        wanted = (ask.function, ask.target, ask.build, variant)
+        return wanted == (self.function, self.target, self.build, self.artifact.variant)
+
+
+class KeptArtifacts:
+    """Artifacts that took long to lower: kernels are timed, profiled, confirmed and built. Those asked for last stay.
+
+    Args:
+        memory_bytes: The machine's memory.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._most_bytes = min(_MOST_BYTES, memory_bytes // _MEMORY_SHARE)
+        self._kept: list[_Kept] = []  # the last one was asked for last
+
+    def artifact(self, ask: Ask, variant: str) -> Artifact | None:
+        """Return the variant of a name, lowered for an equal request; None if it is not kept."""
+        for kept in reversed(self._kept):
+            if kept.answers(ask, variant):
+                self._kept.remove(kept)
+                self._kept.append(kept)
+                return kept.artifact
+        return None
+
+    def keep(self, ask: Ask, artifact: Artifact, seconds: float) -> None:
+        """Keep an artifact, unless it was lowered quickly or is too large.
+
+        Args:
+            ask: What it was lowered for.
+            artifact: What it is.
+            seconds: How long lowering took.
+        """
+        new = _Kept(ask.function, ask.target, ask.build, artifact)
+        if seconds < _LEAST_S or new.nbytes > self._most_bytes:
+            return
+        self._kept = [kept for kept in self._kept if not kept.answers(ask, artifact.variant)] + [new]
+        while sum(kept.nbytes for kept in self._kept) > self._most_bytes:
+            self._kept.pop(0)
 
 
 def _failure(call: Callable[[], None]) -> Exception | None:

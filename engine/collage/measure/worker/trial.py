@@ -14,13 +14,13 @@ from typing import Any, Self
 from collage.devices.opening import Devices
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.function_codec import decode_function
-from collage.measure.wire.messages import AskBuild, AskEvaluate, AskMeasure, Progress
+from collage.measure.wire.messages import AskBuild, AskMeasure, Progress
 from collage.measure.wire.outcomes import Evaluated, Failed, Refused, Stage
 from collage.measure.wire.values import decode_value, encode_value
 from collage.measure.worker.binding import bound_to, called
 from collage.measure.worker.check_outputs import Another, Bound, OutputCheck
 from collage.measure.worker.kernel_loading import KernelLoading
-from collage.measure.worker.lowering import Lowering
+from collage.measure.worker.lowering import Ask, KeptArtifacts, Lowering
 from collage.measure.worker.timing import clock_of
 from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement
 from collage_core.registry import Toolchain
@@ -44,6 +44,7 @@ class Trial:
         host: The machine kernels are built for and run on.
         devices: Those of the toolchain's targets.
         lost: Receives why a device is lost.
+        kept: What was lowered for earlier requests.
     """
 
     def __init__(
@@ -53,10 +54,11 @@ class Trial:
         scratch: Path,
         cache: BlobCache,
         report: Callable[[Progress], None],
-        ask: AskMeasure | AskBuild | AskEvaluate,
+        ask: Ask,
         host: Host,
         devices: Devices,
         lost: Callable[[str], None],
+        kept: KeptArtifacts,
     ) -> None:
         self._target = ask.target
         self._store = store
@@ -66,7 +68,16 @@ class Trial:
         self._scratch = Path(tempfile.mkdtemp(prefix="trial-", dir=scratch))
         self._function = decode_function(ask.function, store)
         self._lowering = Lowering(
-            toolchain, self._function, ask, cache, self._scratch, report=report, host=host, devices=devices, lost=lost
+            toolchain,
+            self._function,
+            ask,
+            cache,
+            self._scratch,
+            report=report,
+            host=host,
+            devices=devices,
+            lost=lost,
+            kept=kept,
         )
         self._loading = KernelLoading(
             toolchain, ask.target, self._function, ask.build, self._scratch, host, devices, lost

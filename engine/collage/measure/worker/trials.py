@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,8 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskDevice, AskEvaluate, AskMeasure, Progress
 from collage.measure.wire.outcomes import Built, DeviceTimes, Evaluated, Failed, Measured, Refused, Stage
 from collage.measure.worker.failing import Stopped, failing_as
+from collage.measure.worker.lowering import Ask, KeptArtifacts
 from collage.measure.worker.trial import Trial
-from collage.store import block_times_us
 from collage_core.contract import BlobCache, Host, Target
 from collage_core.registry import Toolchain
 
@@ -60,6 +59,7 @@ class Trials:
         self._report = report
         self._host = host
         self._devices = devices
+        self._kept = KeptArtifacts(host.memory_bytes)
         self.lost = ""
 
     @classmethod
@@ -112,7 +112,7 @@ class Trials:
                 weight_copies=taken.weight_copies,
                 deterministic=artifact.deterministic and repeatable,
             )
-            if best is None or _is_faster(found, best):
+            if best is None or found.is_faster_than(best):
                 best = found
             self._report(Progress(stage=Stage.LOWER, best=best))
         if best is None:
@@ -160,10 +160,10 @@ class Trials:
         except Stopped as stopped:
             return Failed(stage=Stage.MEASURE, reason=stopped.outcome.reason)
 
-    def _start(self, ask: AskMeasure | AskBuild | AskEvaluate) -> Trial:
+    def _start(self, ask: Ask) -> Trial:
         return self.trial(Trial, ask)
 
-    def trial(self, kind: type[_Trial], ask: AskMeasure | AskBuild | AskEvaluate) -> _Trial:
+    def trial(self, kind: type[_Trial], ask: Ask) -> _Trial:
         """Begin a trial of some kind; it is a context."""
         cache = self._cache(ask.target)
         return kind(
@@ -176,14 +176,8 @@ class Trials:
             self._host,
             self._devices,
             self._lose_device,
+            self._kept,
         )
 
     def _lose_device(self, reason: str) -> None:
         self.lost = reason
-
-
-def _is_faster(found: Measured, best: Measured) -> bool:
-    """Compare two variants, which were timed one after another, at the speed that the machine had last."""
-    speed_us = found.blocks[-1].calibration_us if found.blocks else None
-    mine, other = (statistics.median(block_times_us(each.samples_us, each.blocks, speed_us)) for each in (found, best))
-    return mine < other
