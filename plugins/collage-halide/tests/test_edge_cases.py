@@ -299,6 +299,13 @@ def test_a_join_of_many_parts_inside_large_windows_is_made_first(kernels: HostKe
     kernels.check(what, values)
 
 
+def test_a_join_of_joins_inside_large_windows_is_made_first(kernels: HostKernels) -> None:
+    steps = " ".join(f"c{number + 1} = Concat<axis=1>(c{number}, c{number})" for number in range(7))
+    body = f"c0 = Identity(x) {steps} y = MaxPool<kernel_shape=[11,11]>(c7)"
+    what = written(f"g (float[1,1,12,12] x) => (float[1,128,2,2] y) {{ {body} }}")
+    kernels.check(what, {"x": RNG.standard_normal((1, 1, 12, 12)).astype(np.float32)})
+
+
 @pytest.mark.parametrize("by", [2**40, -(2**40), 3, -3])
 @pytest.mark.parametrize("upper", [0, 1])
 def test_diagonals_far_away(upper: int, by: int, kernels: HostKernels) -> None:

@@ -15,9 +15,12 @@ from collage_halide.op import Op
 from collage_halide.operators import formulas as f
 from collage_halide.operators.operator import Operands, Operator, given, optional
 from collage_halide.scope import Scope
-from collage_halide.values import Number, Value
+from collage_halide.values import Moved, Number, Value
 
 At = tuple[Index, ...]
+
+_FREE_PARTS = 4
+"""Parts of a join up to which choosing among them counts for nothing."""
 
 
 def _transpose(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
@@ -64,7 +67,10 @@ def _concat(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
             chosen = here if chosen is None else hl.select(index[axis].expression < end, here, chosen)
         return chosen
 
-    return [scope.moved(op.result(), kind, element, sum(each.cost for each in parts) + len(parts) - 1)]
+    # every element is a choice among all parts; a few that are at hand cost no more than to read them
+    free = len(parts) <= _FREE_PARTS and not any(isinstance(each, Moved) for each in parts)
+    cost = sum(each.cost for each in parts) + (0 if free else len(parts) - 1)
+    return [scope.moved(op.result(), kind, element, cost)]
 
 
 def _split(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
