@@ -164,9 +164,8 @@ def list_page(report: Mapping[str, Any]) -> str:
 
 def race_page(report: Mapping[str, Any]) -> str:
     """Format the race; how a group was raced is in its row, as it may be raced again with more rounds."""
-    usual, *others = (
-        said for said, _ in Counter(rounds_said(row["protocol"]) for row in report["groups"]).most_common()
-    )
+    protocols = Counter(rounds_said(row["protocol"]) for row in report["groups"])
+    usual, *others = [said for said, _ in protocols.most_common()] or ["none ran"]
     rounds = usual + (f" (of some groups: {' or '.join(others)})" if others else "")
     how = (
         "Each group as a model of its own, on inputs that its model computes: the best plan of ONNX Runtime and "
@@ -237,7 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.names and group.name not in options.names:
             continue
         kept = options.work / f"{group.name}.race.json"
-        if not kept.is_file() or not decides(*json.loads(kept.read_text(encoding="utf-8"))["ci95"]):
+        known = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+        if "protocol" not in known or not decides(*known["ci95"]):
             console.print(f"{number} of {len(groups)}: {group.name} ({group.kind})", highlight=False)
             try:
                 row = raced(group, options.work, protocol)
