@@ -1,4 +1,4 @@
-"""Judge choices by the values behind them: which index, which side of a comparison, which integer, which neighbour.
+"""Judge choices by the values behind them: which index, which side of a comparison, which integer.
 
 Two correct kernels that compute scores with different rounding choose differently where scores tie within it. Neither
 is wrong, so a choice is correct if some scores within tolerance of the expected ones lead to it: the score at an index
@@ -15,7 +15,6 @@ import numpy as np
 import onnx_ir as ir
 
 from collage.reference.conditioning import Conditioning
-from collage.reference.discrepancy import is_floating
 
 Behind: TypeAlias = tuple[np.ndarray[Any, Any], Conditioning | None]
 """Values that a choice is between, and how far they may be off; None for values that a kernel is given."""
@@ -34,8 +33,6 @@ _UNDEFINED: Final = frozenset(
     {"Clip", "Div", "LeakyRelu", "Max", "MaxPool", "Min", "PRelu", "ReduceMax", "ReduceMin", "Relu"}
 )
 """Operators whose result for NaN, or for a division of integers by zero, the standard leaves open."""
-_CORNERED: Final = ("align_corners", "tf_crop_and_resize")
-"""Coordinates whose scale is a quotient of extents less 1."""
 _MOVING: Final = frozenset(
     {"Cast", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "SpaceToDepth", "Squeeze"}
     | {"Tile", "Transpose", "Unsqueeze"}
@@ -71,23 +68,7 @@ class Choice:
 def is_open(node: ir.Node) -> bool:
     """Return whether other roundings of a node's operands may change its results by more than rounding."""
     standard = node.domain in ("", "ai.onnx")
-    return not standard or node.op_type in _DECIDING or node.op_type in _UNDEFINED or is_nearest(node)
-
-
-def is_nearest(node: ir.Node) -> bool:
-    """Return whether a node of the standard takes the nearest elements, at scales that rounding may decide.
-
-    Where extents are multiplied by whole numbers, elements are placed exactly, unless corners are aligned.
-    """
-    if node.op_type != "Resize" or node.attributes.get_string("mode", "nearest") != "nearest":
-        return False
-    if node.attributes.get_string("coordinate_transformation_mode", "") in _CORNERED:
-        return True
-    source, result = (value.shape for value in (node.inputs[0], node.outputs[0]) if value is not None)
-    if source is None or result is None or not (source.is_static() and result.is_static()):
-        return True
-    extents = zip(source.numpy(), result.numpy(), strict=True)
-    return any(given == 0 or made % given for given, made in extents)
+    return not standard or node.op_type in _DECIDING or node.op_type in _UNDEFINED
 
 
 def is_undefined_at(node: ir.Node) -> bool:
@@ -116,7 +97,7 @@ def choice_behind(output: ir.Value) -> Choice | None:
         node = value.producer()
         if node is None or node.domain not in ("", "ai.onnx"):
             return None
-        if is_nearest(node) or _chooses(node, value):
+        if _chooses(node, value):
             return Choice(node, tuple(reversed(path)))
         if node.op_type not in _MOVING or node.inputs[0] is None:
             return None
@@ -163,8 +144,6 @@ def wrong_choices(choice: Choice, made: Any, expected: Any, read: Callable[[ir.V
     made, expected = made[places], expected[places]
     if choice.node.op_type in _POSITIONS:
         fits = _as_good(choice.node, made, expected, origins, read)
-    elif is_nearest(choice.node):
-        fits = _is_neighbour(choice.node, made, expected, origins, read)
     elif choice.node.op_type in _COMPARISONS:
         fits = _is_boolean(made) & _may_compare(choice, origins, read)
     else:
@@ -208,8 +187,6 @@ def _origins(choice: Choice, read: Callable[[ir.Value], Behind]) -> np.ndarray[A
 
 def _chosen_shape(choice: Choice, read: Callable[[ir.Value], Behind]) -> tuple[int, ...]:
     node = choice.node
-    if is_nearest(node):
-        return tuple(_other_neighbours(node, read).shape)
     shapes = [read(value)[0].shape for value in choice.operands]
     if node.op_type not in _POSITIONS:
         return np.broadcast_shapes(*shapes)
@@ -255,33 +232,6 @@ def _as_good(
     other = rows[row, right].astype(np.float64)
     allowed = _allowed(one, conditioning) + _allowed(other, conditioning)
     fits: np.ndarray[Any, Any] = possible & ((np.abs(one - other) <= allowed) | (one == other))
-    return fits
-
-
-def _other_neighbours(node: ir.Node, read: Callable[[ir.Value], Behind]) -> np.ndarray[Any, Any]:
-    """Return what a nearest Resize gives that places elements as libraries do."""
-    from collage.reference.evaluator import NodeEvaluator
-
-    evaluator = NodeEvaluator({} if node.graph is None else node.graph.opset_imports)
-    scope = {value: read(value)[0] for value in node.inputs if value is not None}
-    return np.asarray((evaluator.otherwise(node, scope) or evaluator.run(node, scope))[0])
-
-
-def _is_neighbour(
-    node: ir.Node,
-    made: np.ndarray[Any, Any],
-    expected: np.ndarray[Any, Any],
-    origins: np.ndarray[Any, Any],
-    read: Callable[[ir.Value], Behind],
-) -> np.ndarray[Any, Any]:
-    """Return where an element is within tolerance of the one nearest by the reference or by libraries."""
-    _, conditioning = read(_operand(node, 0))
-    other = _other_neighbours(node, read).reshape(-1)[origins]
-    fits: np.ndarray[Any, Any] = made == other
-    if is_floating(made):
-        found = made.astype(np.float64)
-        for right in (expected.astype(np.float64), other.astype(np.float64)):
-            fits |= np.abs(found - right) <= _allowed(right, conditioning)
     return fits
 
 

@@ -18,12 +18,10 @@ import psutil
 from collage.reference import control_flow
 from collage.reference.affordable import AffordableRun
 from collage.reference.conditioning import Conditioning
-from collage.reference.kernels import OTHERWISE
 from collage.reference.operators import (
     OTHER_DOMAINS,
     Operator,
     as_text,
-    attribute_values,
     is_implemented,
     other_operator,
     resolve_references,
@@ -118,23 +116,6 @@ class NodeEvaluator:
         if node.domain in OTHER_DOMAINS:
             return other_operator(_proto(node, attributes or {}), self._version(node), self._opsets)(inputs)
         raise NotImplementedError(f"no implementation for domain {node.domain!r}")
-
-    def otherwise(self, node: ir.Node, scope: Mapping[ir.Value, Any]) -> tuple[Any, ...] | None:
-        """Return the outputs of a node that rounds otherwise inside and so gives other elements of its input.
-
-        Args:
-            node: Any node.
-            scope: Values of its inputs.
-
-        Returns:
-            The outputs; None where there is no such operator, or it gives the same.
-        """
-        found = OTHERWISE.get(node.op_type) if node.domain in ("", "ai.onnx") else None
-        if found is None:
-            return None
-        inputs = [None if value is None else scope[value] for value in node.inputs]
-        outputs: tuple[Any, ...] | None = found(inputs, attribute_values(_proto(node, {}), self._version(node)))
-        return outputs
 
     def _version(self, node: ir.Node) -> int:
         version = self._opsets.get(node.domain, node.version)

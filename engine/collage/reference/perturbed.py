@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from collage.reference.choices import is_nearest, is_open, is_undefined_at
+from collage.reference.choices import is_open, is_undefined_at
 from collage.reference.conditioning import Conditioning, conditioning_of, unit_of
 from collage.reference.discrepancy import discrepancy_of, is_floating
 from collage_core.ir.graph.walk import captured_values
@@ -172,15 +172,15 @@ class PerturbedRun:
         operands = {value: self._otherwise[value] for value in read if value in self._otherwise}
         if is_open(node):
             operands |= self._nudged(node, {**scope, **operands})
+        if not operands:
+            return
         try:
             with np.errstate(all="ignore"):
-                found = self._found_otherwise(node, operands, scope)
+                found = self._evaluator.run(node, ChainMap(operands, scope))  # type: ignore[arg-type]  # read only
         except (MemoryError, TimeoutError):
             raise
         except Exception:  # whatever a node raises for operands that it was not given
             found = (None,) * len(results)
-        if found is None:
-            return
         for value, right, other in zip(node.outputs, results, found, strict=False):
             if not isinstance(right, np.ndarray) or not right.size:
                 continue
@@ -191,16 +191,6 @@ class PerturbedRun:
             if differing:
                 self._otherwise[value] = other
                 self._shares[value] = differing / right.size
-
-    def _found_otherwise(
-        self, node: ir.Node, operands: Mapping[ir.Value, Any], scope: Mapping[ir.Value, Any]
-    ) -> Sequence[Any] | None:
-        """Return what a node gives for other operands, or by choices of its own; None if there are neither."""
-        merged: Any = ChainMap(dict(operands), scope)  # type: ignore[arg-type]  # read only
-        own = self._evaluator.otherwise(node, merged) if is_nearest(node) else None
-        if own is not None or not operands:
-            return own
-        return self._evaluator.run(node, merged)
 
     def _moved(self, array: np.ndarray[Any, Any], by: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return an array with each element moved up or down by as much; `by` is overwritten."""

@@ -27,7 +27,7 @@ from collage.reference.kernels.pooling import (
 )
 from collage.reference.kernels.quantised import conv_integer, qlinear_conv
 from collage.reference.kernels.recurrent import gru, lstm, rnn
-from collage.reference.kernels.resize import resize, resize_otherwise
+from collage.reference.kernels.resize import resize
 from collage.reference.kernels.sampling import grid_sample
 from collage.reference.kernels.strings import string_normalizer
 
@@ -62,13 +62,6 @@ _KERNELS: Mapping[str, Kernel] = {
     "ScatterElements": scatter_elements,
     "StringNormalizer": string_normalizer,
 }
-
-
-OTHERWISE: Mapping[str, Kernel] = {"Resize": resize_otherwise}
-"""Operators that may give other elements of their input where they compute with less rounding, or more.
-
-Each returns the other outputs, or None where there are none.
-"""
 
 
 def find_kernel(op_type: str, output_count: int) -> Kernel | None:

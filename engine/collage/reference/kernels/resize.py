@@ -2,7 +2,10 @@
 
 Interpolation is separable by axis and linear in the pixels: an axis is resized by a matrix with a few elements per row.
 No more of it is made than one product with BLAS needs. Coordinates, weights and rounding are those of ONNX's own Resize
-(onnx 1.23, `op_resize.py`), which gathers all pixels that a row of the output weighs, side by side, for all rows.
+(onnx 1.23, `op_resize.py`), which gathers all pixels that a row of the output weighs, side by side, for all rows. But
+the nearest element is that nearest to a place in float32, as ONNX Runtime 1.32 and OpenVINO 2026.4 have it; the
+standard leaves that open. At a scale of 1/3 ONNX's own, in float64, takes the element before it nearly everywhere,
+because the float32 number next to 1/3 is larger.
 """
 
 from __future__ import annotations
@@ -42,26 +45,9 @@ class _Axis:
 
 def resize(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Compute Resize as of opset 11."""
-    return _resized(inputs, attributes, np.float64)
-
-
-def resize_otherwise(inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Compute nearest Resize as libraries do, which place elements in float32; None where that is the same.
-
-    ONNX Runtime 1.32 and OpenVINO 2026.4 do; at a scale of 1/3 nearly all elements differ from those of float64, for
-    the float32 number next to 1/3 is larger.
-    """
-    if attributes["mode"] != "nearest":
-        return None
-    made, usual = (_resized(inputs, attributes, kind) for kind in (np.float32, np.float64))
-    same = made is NotImplemented or all(np.array_equal(*each) for each in zip(made, usual, strict=True))
-    return None if same else made
-
-
-def _resized(inputs: Sequence[Any], attributes: Mapping[str, Any], placed_in: type[np.floating[Any]]) -> Any:
     x, roi, scales, sizes = all_inputs(inputs, 4)
     nearest = attributes["mode"] == "nearest"
-    coordinates = attributes["coordinate_transformation_mode"]
+    coordinates = attributes.get("coordinate_transformation_mode")
     if len(inputs) == 2 or coordinates not in COORDINATES or (nearest and attributes.get("antialias")):
         return NotImplemented  # opset 10 has other coordinates
     cropped = coordinates == "tf_crop_and_resize"
@@ -71,7 +57,8 @@ def _resized(inputs: Sequence[Any], attributes: Mapping[str, Any], placed_in: ty
         length = x.shape[axis.number]
         if axis.length == length and math.isclose(axis.scale, 1.0) and axis.roi == (0.0, 1.0):
             continue
-        positions = COORDINATES[coordinates](np.arange(axis.length, dtype=placed_in), axis, length)
+        kind = np.float32 if nearest else np.float64
+        positions = COORDINATES[coordinates](np.arange(axis.length, dtype=kind), axis, length)
         if nearest:
             result = np.take(result, _nearest(positions, length, attributes["nearest_mode"]), axis=axis.number)
         else:

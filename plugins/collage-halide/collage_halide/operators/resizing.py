@@ -85,11 +85,13 @@ def _factors(op: Op, wanted: list[float]) -> list[float]:
 
 
 def _axis(op: Op, axis: int, extent: int, result: int, scale: float, mode: str, ends: tuple[float, float]) -> Axis:
-    coordinates = _coordinates(np.arange(result, dtype=np.float64), extent, result, scale, mode, ends)
+    how = op.attribute("mode", "nearest")
+    # the nearest element is that nearest to a place in float32, as other libraries have it, and core's reference
+    kind = np.float32 if how == "nearest" else np.float64
+    coordinates = _coordinates(np.arange(result, dtype=kind), extent, result, scale, mode, ends)
     outside = np.zeros(result, bool)
     if mode == "tf_crop_and_resize":
         outside = (coordinates < 0) | (coordinates > extent - 1)
-    how = op.attribute("mode", "nearest")
     if how == "nearest":
         places = _nearest(coordinates, op.attribute("nearest_mode", "round_prefer_floor"))[:, None]
         shares = np.ones_like(places, np.float64)
