@@ -87,7 +87,7 @@ class MachinePeaks:
         levels: The levels of memory, the nearest first; none if they could not be measured.
         products: The fastest product of each arithmetic that was asked for so far.
         asked: Who was asked for a product, as `asking` writes it: nobody is asked twice.
-        repetitions: How often products or levels were measured again.
+        repeated: What was measured again, `ARITHMETIC` or `MEMORY`, once for each time.
     """
 
     KIND: ClassVar[str] = "peaks"
@@ -96,7 +96,7 @@ class MachinePeaks:
     levels: tuple[LevelSpeed, ...] = ()
     products: tuple[ProductSpeed, ...] = ()
     asked: frozenset[str] = frozenset()
-    repetitions: int = 0
+    repeated: tuple[str, ...] = ()
 
     def product(self, arithmetic: str) -> ProductSpeed | None:
         """Return the fastest product in an arithmetic; None if none is known."""
@@ -180,7 +180,7 @@ def known_peaks(
         LevelSpeed(name=level.name, holds_bytes=level.holds_bytes, bytes_per_us=rate)
         for level, rate in zip(levels, answer.bytes_per_us, strict=True)
     ]
-    known = dataclasses.replace(known.with_levels(measured), repetitions=known.repetitions + bool(again))
+    known = known.with_levels(measured)
     flops = 2.0 * side_of(threads) ** 3
     for arithmetic, time_us in zip(wanted, answer.products_us, strict=True):
         known = known.with_product(ProductSpeed(arithmetic=arithmetic, flops_per_us=flops / time_us, by="numpy"))

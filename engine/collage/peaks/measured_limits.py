@@ -60,8 +60,9 @@ def measured_limits(
             peaks, missing = _peaks(work, toolchains, choices, targets, run)
             limits = limits_of(work, peaks, toolchains.threads, missing)
             timed = zip(limits.kernels, times_us, strict=True)
-            doubted = {limit.bound_by for limit, time_us in timed if limit.least_us > time_us}
-            if doubted and peaks.repetitions < _REPETITIONS:
+            faster = {limit.bound_by for limit, time_us in timed if limit.least_us > time_us}
+            doubted = [each for each in sorted(faster) if peaks.repeated.count(each) < _REPETITIONS]
+            if doubted:
                 peaks, missing = _peaks(work, toolchains, choices, targets, run, again=doubted)
                 limits = limits_of(work, peaks, toolchains.threads, missing)
     except DeadlineExceededError as error:
@@ -80,7 +81,7 @@ def _peaks(
     targets: Collection[Target],
     run: Run,
     *,
-    again: Collection[str] = (),
+    again: Sequence[str] = (),
 ) -> tuple[MachinePeaks, str]:
     """Return the peaks of the machine, as `known_peaks` does, by NumPy and by toolchains."""
     database, host, threads = toolchains.database, toolchains.host, toolchains.threads
@@ -96,6 +97,7 @@ def _peaks(
             continue
         peaks = peaks if found is None else peaks.with_product(found)
         peaks = dataclasses.replace(peaks, asked=peaks.asked | {asking(arithmetic, each) for each in new})
+    peaks = dataclasses.replace(peaks, repeated=(*peaks.repeated, *again))
     if peaks != known:
         database.put_document(document_name(host, threads), peaks)
     return peaks, missing

@@ -96,6 +96,11 @@ class Value(abc.ABC):
         """Return whether an axis and the next one can be merged at no cost."""
         return 1 in self.shape[axis : axis + 2]
 
+    @property
+    def unshaped(self) -> Value:
+        """The value whose elements these are, in the same order."""
+        return self
+
     def reshaped(self, shape: Sequence[int]) -> Value:
         """Return the same elements in the same order under another shape."""
         return self if tuple(shape) == self.shape else Reshaped(self, shape)
@@ -140,6 +145,11 @@ class Reshaped(Value):
         self._source = source
         self.cost = source.cost
         self.scattered = source.scattered
+
+    @property
+    def unshaped(self) -> Value:
+        """The value that is reshaped."""
+        return self._source.unshaped
 
     def at(self, index: Sequence[Index]) -> Any:
         """Return the element that is as far from the first one."""

@@ -299,10 +299,18 @@ def test_a_join_of_many_parts_inside_large_windows_is_made_first(kernels: HostKe
     kernels.check(what, values)
 
 
-def test_a_join_of_joins_inside_large_windows_is_made_first(kernels: HostKernels) -> None:
-    steps = " ".join(f"c{number + 1} = Concat<axis=1>(c{number}, c{number})" for number in range(7))
+@pytest.mark.parametrize("reshaped", [False, True])
+def test_a_join_of_joins_inside_large_windows_is_made_first(reshaped: bool, kernels: HostKernels) -> None:
+    steps = " ".join(
+        f"d{number} = Concat<axis=1>(c{number}, c{number}) e{number} = Flatten(d{number}) "
+        f"c{number + 1} = Reshape(e{number}, s{number})"
+        if reshaped
+        else f"c{number + 1} = Concat<axis=1>(c{number}, c{number})"
+        for number in range(7)
+    )
+    shapes = ", ".join(f"int64[4] s{number} = {{1, {2 << number}, 12, 12}}" for number in range(7))
     body = f"c0 = Identity(x) {steps} y = MaxPool<kernel_shape=[11,11]>(c7)"
-    what = written(f"g (float[1,1,12,12] x) => (float[1,128,2,2] y) {{ {body} }}")
+    what = written(f"g (float[1,1,12,12] x) => (float[1,128,2,2] y) <{shapes}> {{ {body} }}")
     kernels.check(what, {"x": RNG.standard_normal((1, 1, 12, 12)).astype(np.float32)})
 
 

@@ -89,7 +89,6 @@ def test_measuring_again_keeps_the_faster_of_everything() -> None:
 
     assert {slower.products[0].flops_per_us, *(level.bytes_per_us for level in slower.levels)} == {100.0}
     assert {faster.products[0].flops_per_us, *(level.bytes_per_us for level in faster.levels)} == {200.0}
-    assert (slower.repetitions, faster.repetitions) == (1, 2)
 
 
 @pytest.mark.parametrize("doubted", [ARITHMETIC, MEMORY])

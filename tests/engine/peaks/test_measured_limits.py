@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+import onnx_ir
 import pytest
 
 from collage.devices.this_host import this_host
 from collage.peaks.limits import PlanLimits
+from collage.peaks.machine_peaks import ARITHMETIC, MEMORY, MachinePeaks, ProductSpeed, document_name
 from collage.peaks.measured_limits import measured_limits, working_targets
 from collage.peaks.numpy_main import NumpyAnswer, NumpyRequest
 from collage.setup.settings import SetupChoices
@@ -19,7 +23,7 @@ from collage_core.candidates.plan import Plan
 from collage_core.contract import Target
 from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_testing import chain, single_matmul
+from collage_testing import GraphBuilder, chain, single_matmul
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of
 
 A = a_target("a")
@@ -46,8 +50,8 @@ class Machine:
         return measured_limits(plan, times_us, self.toolchains, SetupChoices(), (), self.run)
 
 
-def plan_on(target: Target) -> Plan:
-    graph = DataflowGraph(single_matmul(m=SIDE, n=SIDE, k=SIDE))
+def plan_on(target: Target, graph: DataflowGraph | None = None) -> Plan:
+    graph = graph or DataflowGraph(single_matmul(m=SIDE, n=SIDE, k=SIDE))
     partitioning = Partitioning(graph, (kernel(graph, target),))
     return Plan(name="p", single=True, partitioning=partitioning, costs_us=(1.0,), dispatch_us=0.0)
 
@@ -90,6 +94,40 @@ def test_a_kernel_faster_than_its_limit_has_peaks_measured_again_but_not_for_eve
     assert len(machine.requests) == 3
     speeds = [100.0 * LEAST_US / each.whole.least_us for each in found if each is not None]
     assert speeds == pytest.approx([200.0, 300.0, 300.0, 300.0, 300.0], rel=1e-3)
+
+
+def test_repetitions_are_counted_too_where_numpy_has_no_product() -> None:
+    machine = Machine()
+    g = GraphBuilder("half")
+    x = g.input("x", SIDE, SIDE, dtype=onnx_ir.DataType.FLOAT16)
+    plan = plan_on(A, DataflowGraph(g.model(g.op("MatMul", x, g.constant("w", np.zeros((SIDE, SIDE), np.float16))))))
+    name, database = document_name(machine.toolchains.host, machine.toolchains.threads), machine.toolchains.database
+    machine.limits(plan, 1.0)
+    known = database.get_document(MachinePeaks, name)
+    assert known is not None
+    fast = ProductSpeed(arithmetic="float16", flops_per_us=100.0, by="b")
+    database.put_document(name, dataclasses.replace(known, products=(fast,)))
+
+    for _ in range(5):
+        machine.limits(plan, 1.0)
+
+    peaks = database.get_document(MachinePeaks, name)
+    assert peaks is not None
+    assert peaks.repeated == (ARITHMETIC, ARITHMETIC)
+
+
+def test_what_bounds_a_kernel_later_is_measured_again_too() -> None:
+    """Arithmetic that no measurement settles uses up its own repetitions only; here memory takes longer at last."""
+    machine = Machine()
+    plan = plan_on(A, DataflowGraph(single_matmul(m=16, n=16, k=16)))
+    for _ in range(5):
+        machine.limits(plan, 1.0)
+
+    peaks = machine.toolchains.database.get_document(
+        MachinePeaks, document_name(machine.toolchains.host, machine.toolchains.threads)
+    )
+    assert peaks is not None
+    assert peaks.repeated == (ARITHMETIC, ARITHMETIC, MEMORY)
 
 
 def test_a_plan_on_another_device_needs_no_peaks() -> None:

@@ -68,7 +68,7 @@ def _concat(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
         return chosen
 
     # every element is a choice among all parts; a few that are at hand cost no more than to read them
-    free = len(parts) <= _FREE_PARTS and not any(isinstance(each, Moved) for each in parts)
+    free = len(parts) <= _FREE_PARTS and not any(isinstance(each.unshaped, Moved) for each in parts)
     cost = sum(each.cost for each in parts) + (0 if free else len(parts) - 1)
     return [scope.moved(op.result(), kind, element, cost)]
 
