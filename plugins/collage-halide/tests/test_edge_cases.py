@@ -8,12 +8,18 @@ import numpy as np
 import pytest
 
 from collage_core.contract import Target, Unsupported
+from collage_halide.pipeline import group_of
 from collage_halide.plugin import plugin
 from collage_testing.kit.host_kernels import HostKernels
-from collage_testing.kit.written import written
+from collage_testing.kit.written import WrittenFunction, written
 
 RNG = np.random.default_rng(0)
 EXACT = Target(toolchain="halide", fingerprint="t")
+
+
+def roles(what: WrittenFunction) -> list[str]:
+    """Return what the stages of a group are for."""
+    return [stage.role for stage in group_of(what.function, vector_bytes=32, threads=2).stages]
 
 
 @pytest.mark.parametrize(
@@ -288,19 +294,20 @@ def test_division_by_a_constant_zero_is_refused(kernels: HostKernels) -> None:
     assert answer.reason == "Div by a constant zero"
 
 
-def test_a_join_of_many_parts_inside_large_windows_is_made_first(kernels: HostKernels) -> None:
-    """Each element of a join is a choice among all parts; in each of 121 places Halide would compile it for minutes."""
+def test_a_concat_of_many_inputs_inside_large_windows_is_stored_first(kernels: HostKernels) -> None:
+    """Each element is selected among all inputs; in each of 121 places Halide would compile that for minutes."""
     inputs = ", ".join(f"float[1,1,12,12] x{number}" for number in range(40))
     names = ", ".join(f"x{number}" for number in range(40))
     what = written(
         f"g ({inputs}) => (float[1,40,2,2] y) {{ c = Concat<axis=1>({names}) y = MaxPool<kernel_shape=[11,11]>(c) }}"
     )
     values = {f"x{number}": RNG.standard_normal((1, 1, 12, 12)).astype(np.float32) for number in range(40)}
+    assert "kept" in roles(what)
     kernels.check(what, values)
 
 
 @pytest.mark.parametrize("reshaped", [False, True])
-def test_a_join_of_joins_inside_large_windows_is_made_first(reshaped: bool, kernels: HostKernels) -> None:
+def test_nested_concats_inside_large_windows_are_stored_first(reshaped: bool, kernels: HostKernels) -> None:
     steps = " ".join(
         f"d{number} = Concat<axis=1>(c{number}, c{number}) e{number} = Flatten(d{number}) "
         f"c{number + 1} = Reshape(e{number}, s{number})"
@@ -311,6 +318,7 @@ def test_a_join_of_joins_inside_large_windows_is_made_first(reshaped: bool, kern
     shapes = ", ".join(f"int64[4] s{number} = {{1, {2 << number}, 12, 12}}" for number in range(7))
     body = f"c0 = Identity(x) {steps} y = MaxPool<kernel_shape=[11,11]>(c7)"
     what = written(f"g (float[1,1,12,12] x) => (float[1,128,2,2] y) <{shapes}> {{ {body} }}")
+    assert "kept" in roles(what)
     kernels.check(what, {"x": RNG.standard_normal((1, 1, 12, 12)).astype(np.float32)})
 
 

@@ -306,8 +306,5 @@ def test_what_a_kernel_takes_in_place_is_not_compared_with_what_others_take_alon
 
     region = regions(plan, pool, [A, B], {}, {})[0]
 
-    assert (region.cost_us, region.alone_us, region.alternatives[0].cost_us) == (
-        2.6,
-        2.0,
-        2.1,
-    )  # an operator and a launch
+    # alone: an operator and a launch
+    assert (region.cost_us, region.alone_us, region.alternatives[0].cost_us) == (2.6, 2.0, 2.1)

@@ -303,7 +303,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "Floor": _named("floor"),
         "Gelu": _elementwise(_gelu, _WIDE_FLOATS, DEAR),
         "Greater": _binary(lambda a, b: a > b),
-        "GreaterOrEqual": _binary(lambda a, b: f.no_larger(b, a)),
+        "GreaterOrEqual": _binary(lambda a, b: f.less_or_equal(b, a)),
         "HardSigmoid": _elementwise(
             lambda op, x: _hard_sigmoid(x[0], op.number("alpha", 0.2), op.number("beta", 0.5)), cost=4
         ),
@@ -313,7 +313,7 @@ ELEMENTWISE: Mapping[str, Operator] = MappingProxyType(
         "IsNaN": _named("is_nan"),
         "LeakyRelu": _elementwise(lambda op, x: _leaky(x[0], f.like(x[0], op.number("alpha", 0.01)))),
         "Less": _binary(lambda a, b: a < b),
-        "LessOrEqual": _binary(f.no_larger),
+        "LessOrEqual": _binary(f.less_or_equal),
         "Log": _unary(f.log, cost=DEAR),
         "Max": _folded(f.maximum),
         "Mean": _elementwise(_mean),

@@ -152,7 +152,7 @@ def power(x: Expr, exponent: Expr) -> Expr:
     infinite = hl.f32(math.inf)
     positive = whole | (x == -infinite) | (x == hl.f32(0.0))
     below = hl.select(odd, negative(size), hl.select(positive, size, hl.f32(math.nan)))
-    signed = hl.select(hl.reinterpret(hl.Int(32), x) < hl.i32(0), below, size)  # -0 is less than nothing
+    signed = hl.select(hl.reinterpret(hl.Int(32), x) < hl.i32(0), below, size)  # by the sign bit, which -0 has, too
     one = (exponent == hl.f32(0.0)) | (x == hl.f32(1.0)) | ((x == hl.f32(-1.0)) & (hl.abs(exponent) == infinite))
     return hl.select(one, hl.f32(1.0), hl.select(hl.is_nan(x), x, signed))
 
@@ -168,7 +168,7 @@ def multiplied(x: Expr, times: int) -> Expr:
     return product(square, x) if times % 2 else square
 
 
-def no_larger(a: Expr, b: Expr) -> Expr:
+def less_or_equal(a: Expr, b: Expr) -> Expr:
     """Return a <= b; of NaN it is false, but Halide 21 makes <= of vectors the contrary of >."""
     return (a < b) | (a == b) if a.type().is_float() else a <= b
 

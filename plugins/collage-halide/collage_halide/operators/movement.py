@@ -20,7 +20,7 @@ from collage_halide.values import Moved, Number, Value
 At = tuple[Index, ...]
 
 _FREE_PARTS = 4
-"""Parts of a join up to which choosing among them counts for nothing."""
+"""Inputs of a Concat up to which choosing among them counts as no operation."""
 
 
 def _transpose(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
@@ -67,7 +67,7 @@ def _concat(scope: Scope, op: Op, operands: Operands) -> Sequence[Value]:
             chosen = here if chosen is None else hl.select(index[axis].expression < end, here, chosen)
         return chosen
 
-    # every element is a choice among all parts; a few that are at hand cost no more than to read them
+    # each element is selected among all inputs; selecting among a few that are in memory costs as much as reading them
     free = len(parts) <= _FREE_PARTS and not any(isinstance(each.unshaped, Moved) for each in parts)
     cost = sum(each.cost for each in parts) + (0 if free else len(parts) - 1)
     return [scope.moved(op.result(), kind, element, cost)]

@@ -93,13 +93,13 @@ def _sides(
 
     def share(x: Expr, place: Expr) -> Expr:
         part = f.like(x, 1.0) if nearest else f.like(x, 1.0) - hl.abs(x - place)
-        inside = f.no_larger(f.like(x, 0.0), place) & f.no_larger(place, f.like(x, extent - 1.0))
+        inside = f.less_or_equal(f.like(x, 0.0), place) & f.less_or_equal(place, f.like(x, extent - 1.0))
         return hl.select(inside, part, f.like(x, _OUTSIDE)) if padding == "zeros" else part
 
     def held(place: Expr) -> Expr:
         """Hold a place inside; what is no number is 0, or whatever the processor makes of it, which is held, too."""
         least, most = f.like(place, 0.0), f.like(place, extent - 1.0)
-        number = hl.select(f.no_larger(least, place), f.at_most(place, most), least)
+        number = hl.select(f.less_or_equal(least, place), f.at_most(place, most), least)
         return hl.clamp(hl.cast(hl.Int(32), number), 0, extent - 1)
 
     found: list[tuple[Value, Value]] = []
