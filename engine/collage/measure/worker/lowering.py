@@ -26,7 +26,7 @@ _SHARE_FOR_VARIANTS = 0.5
 
 _MOST_BYTES: Final = 256 << 20
 _MEMORY_SHARE: Final = 32
-"""Each worker keeps artifacts in one part of so many of the machine's memory at most."""
+"""A worker keeps at most the machine's memory divided by this."""
 _LEAST_S: Final = 0.05
 """Seconds of lowering from which an artifact is kept."""
 
