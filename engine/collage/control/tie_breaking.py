@@ -73,10 +73,12 @@ class TieBreaking:
     def rank(self, targets: Iterable[str]) -> tuple[int, ...]:
         """Compute a sort key from the preference positions of these targets, the least preferred first.
 
+        Targets that it does not name count as one, so that their number decides nothing.
+
         Args:
             targets: Names of targets.
         """
-        return tuple(sorted((self._place(name) for name in set(targets)), reverse=True))
+        return tuple(sorted({self._place(name) for name in targets}, reverse=True))
 
     def _place(self, name: str) -> int:
         return next((place for place, each in enumerate(self.order) if _is_of(each, name)), len(self.order))

@@ -292,3 +292,16 @@ def test_of_mixed_plans_that_both_win_the_preferred_one_is_taken() -> None:
 
     assert decide(contenders, seed=0).winner == "one"
     assert decide(contenders, seed=0, tie_breaking=TieBreaking.parse("b,c")).winner == "two"
+
+
+@pytest.mark.parametrize("prefer", [None, "x"])
+def test_where_nothing_is_preferred_the_number_of_targets_decides_nothing(prefer: str | None) -> None:
+    fast = dataclasses.replace(timed("fast", 80.0, single=False, noise=0.2), targets=("b", "c"))
+    slower = tuple(tuple(us + 0.5 for us in each) for each in fast.rounds_us)
+    one_target = dataclasses.replace(fast, name="one target", rounds_us=slower, targets=("b",))
+    contenders = [timed("a", 100.0, single=True, noise=0.01), one_target, fast]
+
+    decision = decide(contenders, seed=0, tie_breaking=TieBreaking.parse(prefer))
+
+    assert decision.winner == "fast"
+    assert "--prefer" not in decision.reason
