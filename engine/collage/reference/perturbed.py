@@ -155,16 +155,23 @@ class PerturbedRun:
     def _approximated(self, node: ir.Node, right: Any, found: Any) -> Any:
         """Return a perturbed result, finite where the reference's is, with the errors inside of operators."""
         if right.size and node.op_type in _APPROXIMATED | _GATED | _AT_COORDINATES:
-            finite = right[np.isfinite(right)].astype(np.float64)
-            size = float(np.abs(finite).max(initial=0.0))
+            low, high = _range_of(right)
+            size = max(abs(low), abs(high))
             if node.op_type in _GATED:
                 size = max(size, 1.0)
-            elif node.op_type in _AT_COORDINATES and finite.size:  # neighbours differ by no more than all elements do
-                size += float(np.ptp(finite)) * _COORDINATE_SHARE * max(right.shape[2:], default=1)
-            error = unit_of(right.dtype) / self._ratio * size * np.resize(self._signs[:_PERIOD], right.shape)
-            found = (found + error).astype(right.dtype)
+            elif node.op_type in _AT_COORDINATES:  # neighbours differ by no more than all elements do
+                size += (high - low) * _COORDINATE_SHARE * max(right.shape[2:], default=1)
+            found = self._shifted(found, unit_of(right.dtype) / self._ratio * size)
         lost = np.isfinite(right) & ~np.isfinite(found)
         return np.where(lost, right, found) if lost.any() else found
+
+    def _shifted(self, array: np.ndarray[Any, Any], by: float) -> np.ndarray[Any, Any]:
+        """Return an array with each element moved up or down by a number."""
+        flat, made = array.reshape(-1), np.empty(array.size, array.dtype)
+        for start in range(0, flat.size, _PERIOD):
+            part = flat[start : start + _PERIOD]
+            made[start : start + _PERIOD] = (part + by * self._signs[: part.size]).astype(array.dtype)
+        return made.reshape(array.shape)
 
     def _decide_otherwise(self, node: ir.Node, scope: Mapping[ir.Value, Any], results: Sequence[Any]) -> None:
         """Record what a node gives where earlier choices, or its own, fall otherwise within tolerance."""
@@ -226,6 +233,17 @@ class PerturbedRun:
             if moved is not given:
                 nudged[value] = moved
         return nudged
+
+
+def _range_of(array: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Return the smallest and the largest finite element; zeros if there is none."""
+    flat, ends = array.reshape(-1), []
+    for start in range(0, flat.size, _PERIOD):
+        part = flat[start : start + _PERIOD].astype(np.float64)
+        finite = part[np.isfinite(part)]
+        if finite.size:
+            ends += [float(finite.min()), float(finite.max())]
+    return min(ends, default=0.0), max(ends, default=0.0)
 
 
 def _is_numbers(value: Any) -> bool:
