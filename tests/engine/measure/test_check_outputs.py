@@ -16,9 +16,11 @@ import pytest
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.outcomes import Tolerance
 from collage.measure.wire.values import encode_value
+from collage.measure.worker import check_outputs
 from collage.measure.worker.check_outputs import Another, Bound, OutputCheck
 from collage.measure.worker.failing import Stopped
 from collage.measure.worker.guarded_memory import aligned_buffer
+from collage.measure.worker.verdicts import judged
 from collage.reference import evaluate
 from collage_core.contract import BoundCall, Buffer, KernelFunction, TensorSpec
 
@@ -58,6 +60,8 @@ class Squares:
                     kept.append(x.array.copy())
                 read = kept[-1]
             np.square(read, out=y.array)
+            if way == "rounds otherwise each time":
+                np.multiply(y.array, np.float32(1 + calls * 2**-23), out=y.array)
             if way == "is wrong from the third call on" and calls > 2:
                 y.array[1, 2] += 1
             if way == "is wrong elsewhere" and number > 1:
@@ -87,13 +91,13 @@ def judge(tmp_path: Path) -> Callable[[str], float]:
     function = KernelFunction(name="k", model=MODEL, inputs=SPECS[:1], outputs=SPECS[1:], constants={})
     check = OutputCheck([X], [right], store, function, correct=True, tolerance=Tolerance(), deterministic=False)
 
-    def judged(way: str) -> float:
+    def error_of(way: str) -> float:
         kernel = Squares(way)
         first, call = another(kernel, SPECS, [X])
-        check.twice(first, call)
-        return check.as_used(first, call, functools.partial(another, kernel, SPECS))
+        error, _ = check.twice(first, call)
+        return max(error, check.as_used(first, call, functools.partial(another, kernel, SPECS)))
 
-    return judged
+    return error_of
 
 
 def test_a_right_kernel_is_right_as_it_is_used(judge: Callable[[str], float]) -> None:
@@ -122,6 +126,24 @@ def test_what_shows_in_use_only_is_found(way: str, said: str, judge: Callable[[s
         judge(way)
 
     assert said in stopped.value.outcome.reason
+
+
+@pytest.mark.parametrize(("way", "judgements"), [("", 1), ("rounds otherwise each time", 5)])
+def test_what_was_judged_is_judged_again_only_with_other_bits(
+    way: str, judgements: int, judge: Callable[[str], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[float | str] = []
+
+    def counted(*arguments: Any) -> float | str:
+        calls.append(judged(*arguments))
+        return calls[-1]
+
+    monkeypatch.setattr(check_outputs, "judged", counted)
+
+    error = judge(way)
+
+    assert len(calls) == judgements
+    assert error == max(float(each) for each in calls)
 
 
 class TableOfEachRow:

@@ -83,6 +83,7 @@ class Trial:
             toolchain, ask.target, self._function, ask.build, self._scratch, host, devices, lost
         )
         self._values = [decode_value(value, store) for value in ask.inputs]
+        self._output_check: OutputCheck | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -159,7 +160,7 @@ class Trial:
         Raises:
             Stopped: If it is wrong.
         """
-        return self._output_check(ask).twice(bound, functools.partial(self.run, bound))
+        return self._judge(ask).twice(bound, functools.partial(self.run, bound))
 
     def check_as_used(self, bound: Bound, artifact: Artifact, ask: AskMeasure, taken: Measurement) -> float:
         """Check a kernel again after it was timed, and a short one after at least `_CALLS` calls.
@@ -185,20 +186,23 @@ class Trial:
             return second, functools.partial(self.run, second)
 
         run = functools.partial(self.run, bound)
-        return self._output_check(ask).as_used(bound, run, another)
+        return self._judge(ask).as_used(bound, run, another)
 
-    def _output_check(self, ask: AskMeasure | AskBuild) -> OutputCheck:
-        return OutputCheck(
-            self._values,
-            ask.expected,
-            self._store,
-            self._function,
-            correct=ask.target.exact and ask.tolerance.is_of_correct_kernels,
-            quanta=not ask.target.quantises,
-            tolerance=ask.tolerance,
-            behind=ask.behind,
-            deterministic=ask.build.deterministic,
-        )
+    def _judge(self, ask: AskMeasure | AskBuild) -> OutputCheck:
+        """Return what judges all variants of the candidate, which often write the same bits."""
+        if self._output_check is None:
+            self._output_check = OutputCheck(
+                self._values,
+                ask.expected,
+                self._store,
+                self._function,
+                correct=ask.target.exact and ask.tolerance.is_of_correct_kernels,
+                quanta=not ask.target.quantises,
+                tolerance=ask.tolerance,
+                behind=ask.behind,
+                deterministic=ask.build.deterministic,
+            )
+        return self._output_check
 
     def discard(self, artifact: Artifact | None, outcome: Refused | Failed) -> None:
         """Record why a variant is rejected; see `Lowering.discard`."""
