@@ -219,7 +219,9 @@ class OutputCheck:
         with failing_as(Stage.CHECK):
             if agreed is None:
                 verdict = self._verdict(bound.outputs)
-            elif all(right is None or _are_same(each.value, right) for each, right in zip(bound.outputs, agreed, strict=True)):
+            elif all(
+                right is None or _are_same(each.value, right) for each, right in zip(bound.outputs, agreed, strict=True)
+            ):
                 verdict = 0.0
             else:
                 verdict = judged(self._judge_of_itself, bound.outputs, agreed, self._conditioning)
