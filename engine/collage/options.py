@@ -100,7 +100,7 @@ PRESETS: Mapping[str, Preset] = {
             max_variants=1,
             device_variants=4,
             deadline_s=120.0,
-            running_s=45.0,
+            running_s=30.0,
         ),
         Preset(
             name="extensive",

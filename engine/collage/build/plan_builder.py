@@ -73,8 +73,9 @@ class PlanBuilder:
         A build that came out otherwise than the one that was checked is checked, too. What was checked less than it
         could be, because a budget ended, is checked again by the next run.
 
-        Kernels of which only measurements by other versions of their plugin, or of the judge, are known are measured
-        once more before.
+        Kernels that were measured briefly only are measured in full before, and judged as plans use them, as long as
+        there is a budget. So are those of which only measurements by other versions of their plugin, or of the judge,
+        are known.
 
         Raises:
             PlanBuildError: If a call site cannot be built, or is wrong.
@@ -82,7 +83,7 @@ class PlanBuilder:
             WrongKernelError: If one of its kernels makes it wrong, or stops it; it is recorded as failed.
             VerificationError: If it does not run, or its numbers are wrong, for another reason.
         """
-        self._measure_again(plan)
+        self._measure_in_full(plan)
         toolchains, name = self._environment.toolchains, self._name(plan)
         known = toolchains.database.get_document(Verified, name)
         assembled = self._known(plan) if known is not None else None
@@ -112,11 +113,13 @@ class PlanBuilder:
         self._wrong.note(plan, plugins, "")
         return assembled, verified
 
-    def _measure_again(self, plan: Plan) -> None:
-        source = self._environment.source
-        if stale := [kernel for kernel in plan.kernels if source.is_outdated(kernel)]:
-            self.progress.phase("measuring again what other versions measured", len(stale))
-            source.measure(stale, "confirm", lambda step: self.progress.advance())
+    def _measure_in_full(self, plan: Plan) -> None:
+        source, spent = self._environment.source, self._environment.budget.is_spent
+        known = [kernel for kernel in plan.kernels if source.usable(kernel)]
+        lacking = [each for each in known if source.is_outdated(each) or not (spent or source.is_confirmed(each))]
+        if lacking:
+            self.progress.phase("measuring the kept plan's kernels in full", len(lacking))
+            source.measure(lacking, "confirm", lambda step: self.progress.advance())
         for kernel in plan.kernels:
             passing = source.has_failed_for_now(source.record_key(kernel))
             if not passing and (rejection := source.rejection(kernel)):

@@ -74,6 +74,13 @@ def test_a_short_kernel_is_called_often_before_it_is_judged_again(worker: Worker
     assert "wrong numbers after many calls" in outcome.reason
 
 
+def test_what_is_only_looked_at_is_not_judged_again(worker: Worker, ask: Ask) -> None:
+    few = Protocol(warmup_runs=1, warmup_s=0, min_samples=1, max_samples=1, duration_s=0, min_sample_us=1e-3)
+    outcome = worker.measure(dataclasses.replace(ask("wrong-from-call-100"), protocol=few, as_used=False))
+
+    assert isinstance(outcome, Measured)
+
+
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [

@@ -35,6 +35,7 @@ SLY: Final = "SLY"
 
 - `beside`: those of `sly`, where a kernel of `steady` was loaded in the same process;
 - `third`: those of `sly`, while at least three of them are loaded;
+- `later`: those of `sly`, after 100 calls;
 - `threads`: those of `sly`, on more than one thread, every other time;
 - `value V`: those of `sly`, where an element of the input is V;
 - `both V`: those of both, likewise;
@@ -135,6 +136,8 @@ class SpoiltKernel:
             return "steady" in loaded
         if way == "threads":
             return self._threads > 1 and self._calls % 2 == 0
+        if way == "later":
+            return self._calls > 100
         if way == "a":
             return True
         if way == "third":

@@ -160,6 +160,28 @@ def test_what_is_left_out_is_replaced_and_nothing_else(optimized: Optimize, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.guards(
+    "a kernel is wrong after many calls only, and the search measured it briefly",
+    "it is found before the plan is kept",
+    area="toolchains",
+)
+@pytest.mark.parametrize("confirm_rounds", [0, 2])
+def test_what_was_looked_at_briefly_is_judged_as_plans_use_it(
+    confirm_rounds: int, optimized: Optimize, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the search that chooses it, or when it is kept, as a runner-up may be."""
+    preset = dataclasses.replace(options.PRESETS["quick"], confirm_rounds=confirm_rounds)
+    monkeypatch.setitem(options.PRESETS, "quick", preset)
+
+    run = optimized(chain(), "later", tmp_path / "tuning.sqlite", search="lazy")
+
+    assert set(run.placed.values()) == {"steady"}
+    assert any(each.startswith("sly ") for each in run.lowered)
+    reasons = [each.reason for each in run.optimized.record.refusals if each.target == "sly"]
+    assert any("wrong numbers after many calls" in reason for reason in reasons), reasons
+
+
+@pytest.mark.slow
 def test_a_plan_that_is_right_is_kept_when_the_budget_is_spent(
     optimized: Optimize, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

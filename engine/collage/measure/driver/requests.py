@@ -44,7 +44,7 @@ class Requests:
             variant: Name of the variant to measure; None for the fastest that is right.
             cold: Whether its weights are not in the device's cache.
             bytes_beside: Memory that the model's other kernels touch on the host.
-            brief: Whether to take the first blocks only.
+            brief: Whether to take the first blocks only, and not to judge it again after that.
         """
         checked = self._checked(candidate.sub_graph)
         target = candidate.measured_as
@@ -61,6 +61,7 @@ class Requests:
             variant=variant,
             cold=cold,
             bytes_beside=bytes_beside,
+            as_used=not brief,
         )
 
     def build(self, sub_graph: SubGraph, target: Target, variant: str | None, *, check: bool) -> AskBuild:

@@ -134,7 +134,8 @@ class MeasuringCostSource(ProfilingCosts):
             candidates: What to measure, in this order; equal ones once. The next is taken when there is room for it.
             purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples to each.
             progress: Told of each candidate that was measured.
-            brief: Whether to take the protocol's first blocks only; see `MeasureSettings.brief`.
+            brief: Whether to take the protocol's first blocks only (see `MeasureSettings.brief`), and to judge
+                candidates as plans use them no sooner than they are confirmed.
         """
         if isinstance(candidates, Collection):
             self.expect(candidates)

@@ -81,6 +81,7 @@ class AskMeasure:
             cache between two runs of this kernel. Otherwise they are still in the cache.
         bytes_beside: Memory that a plan's other kernels touch on the host between two runs of this kernel; 0 if there
             are none.
+        as_used: Whether to judge it again after it was timed, as plans use it.
     """
 
     target: Target
@@ -94,6 +95,7 @@ class AskMeasure:
     variant: str | None = None
     cold: bool = True
     bytes_beside: int = 0
+    as_used: bool = True
     behind: Mapping[str, WireValue] = dataclasses.field(default_factory=dict)
 
 

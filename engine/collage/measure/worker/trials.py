@@ -93,7 +93,8 @@ class Trials:
                 began = time.monotonic()
                 with failing_as(Stage.MEASURE, self._lose_device):
                     taken = self._toolchain.measure(ask.target, bound.call, ask.protocol, clock)
-                error = max(error, trial.check_as_used(bound, artifact, ask, taken))
+                if ask.as_used:
+                    error = max(error, trial.check_as_used(bound, artifact, ask, taken))
             except Stopped as stopped:
                 trial.discard(artifact, stopped.outcome)
                 continue
