@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -73,6 +74,7 @@ class PerturbedRun:
         self._units: dict[ir.Value, float] = {}
         self._otherwise: dict[ir.Value, Any] = {}
         self._shares: dict[ir.Value, float] = {}
+        self._summaries: dict[ir.Value, tuple[Any, Conditioning]] = {}  # of which array, and what it is
 
     def follow(self, node: ir.Node, scope: Mapping[ir.Value, Any], results: Sequence[Any]) -> None:
         """Evaluate a node after the reference did.
@@ -101,8 +103,16 @@ class PerturbedRun:
         undecided = self._shares.get(value, 0.0)
         if not _is_numbers(right):
             return Conditioning(undecided=undecided) if isinstance(right, np.ndarray) else None
-        unit = self._unit_of(value, right)
-        return conditioning_of(right, self._perturbed.get(value), ratio=self._ratio, undecided=undecided, unit=unit)
+        return dataclasses.replace(self._summary(value, right), undecided=undecided)
+
+    def _summary(self, value: ir.Value, array: np.ndarray[Any, Any]) -> Conditioning:
+        """Summarise what perturbations did to a value, once for each array that it has."""
+        known = self._summaries.get(value)
+        if known is None or known[0] is not array:
+            unit = self._unit_of(value, array)
+            made = conditioning_of(array, self._perturbed.get(value), ratio=self._ratio, unit=unit)
+            known = self._summaries[value] = array, made
+        return known[1]
 
     def _unit_of(self, value: ir.Value, right: np.ndarray[Any, Any]) -> float:
         """Return the coarsest unit of rounding among what a value was computed from."""
@@ -110,7 +120,7 @@ class PerturbedRun:
 
     def forget(self, value: ir.Value) -> None:
         """Remove what is known of a value."""
-        for known in (self._perturbed, self._otherwise, self._shares):
+        for known in (self._perturbed, self._otherwise, self._shares, self._summaries):
             known.pop(value, None)
 
     def _operands(self, node: ir.Node, scope: Mapping[ir.Value, Any]) -> dict[ir.Value, Any]:
@@ -227,9 +237,7 @@ class PerturbedRun:
             if lost.any():
                 moved = np.where(lost, np.zeros((), given.dtype), given)
             if value in self._perturbed and not is_undefined_at(node):
-                unit = self._unit_of(value, given)
-                known = conditioning_of(given, self._perturbed[value], ratio=self._ratio, unit=unit)
-                moved = self._moved(moved, known.tolerance(moved))
+                moved = self._moved(moved, self._summary(value, given).tolerance(moved))
             if moved is not given:
                 nudged[value] = moved
         return nudged
