@@ -31,6 +31,7 @@ class ContenderMain:
     def __init__(self) -> None:
         self._call: Callable[[], Any] | None = None
         self._calibration: Calibration | None = None
+        self._run_s = 0.0  # what a run took last
         self._streams: list[Callable[[], Any]] = []
 
     def answer(self, message: Message) -> Message:
@@ -58,9 +59,10 @@ class ContenderMain:
         self._call = getattr(importlib.import_module(module), attribute)(**ask.arguments)
         assert self._call is not None
         gc.freeze()  # what is loaded stays; collecting before each burst need not walk it
-        began = time.perf_counter_ns()
+        began = time.perf_counter()
         self._call()
-        return Prepared(first_us=(time.perf_counter_ns() - began) / 1e3)
+        self._run_s = time.perf_counter() - began
+        return Prepared(first_us=self._run_s * 1e6)
 
     def _burst(self, call: Callable[[], Any], ask: AskBurst) -> Burst:
         if ask.calibration_threads and self._calibration is None:
@@ -69,16 +71,20 @@ class ContenderMain:
         as_called = getattr(call, "as_called", None) if ask.as_called else None
         if as_called is not None:
             ask = dataclasses.replace(ask, duration_s=ask.duration_s / 2)
+        rests = 0 < ask.warmup_s <= self._run_s
+        if rests:
+            time.sleep(ask.warmup_s)
         gc.collect()
         gc.disable()
         try:
             before_us = 0.0 if calibrate is None else calibrate()
-            samples = _samples(call, ask, ask.warmup_s)
+            samples = _samples(call, ask, None if rests else ask.warmup_s)
+            self._run_s = statistics.median(samples) / 1e6
             parts = getattr(call, "parts", None) if ask.in_parts else None
             parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
             per_s = _runs_per_s(self._side_by_side(call, ask.streams), ask.duration_s)
-            warmup_s = 0.0 if statistics.median(samples) < 1e6 * ask.warmup_s else None  # a long run warmed up for both
+            warmup_s = 0.0 if self._run_s < ask.warmup_s else None  # a long run warmed up for both
             return Burst(
                 samples_us=samples,
                 called_us=() if as_called is None else _samples(as_called, ask, warmup_s),
