@@ -13,6 +13,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.graph.extract import COLLAGE_DOMAIN, MIN_IR_VERSION
 from collage_core.ir.operators.value_bounds import BOUND_METADATA
 from collage_core.ir.values.tensor_spec import ValueKind
+from collage_core.passes.call_sites import site_name
 from collage_core.passes.marking import NODES_METADATA, Mark, MarkedFunctions
 
 
@@ -33,7 +34,7 @@ def apply_partitioning(partitioning: Partitioning) -> onnx_ir.Model:
     number = 0
     for step in partitioning.order:
         if isinstance(step, CandidateKernel):
-            rewriter.call(step, f"k{number:04d}")
+            rewriter.call(step, site_name(number))
             number += 1
         else:
             rewriter.copy(step)

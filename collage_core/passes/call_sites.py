@@ -22,6 +22,11 @@ from collage_core.ir.values.content import constant_of, tensor_content_hash
 from collage_core.passes.marking import INT8_METADATA, NODES_METADATA, PARTS_METADATA, TARGET_METADATA
 
 
+def site_name(number: int) -> str:
+    """Return the name of a kernel's call site, by its number in execution order."""
+    return f"k{number:04d}"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class CallSite:
     """One call of a kernel in a partitioned model.

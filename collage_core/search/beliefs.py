@@ -71,8 +71,8 @@ _SURPRISE = 2.0
 """Mean square of how far off measurements are, in standard deviations, above which the first belief is doubted, or the
 noise of measurements.
 """
-_DOUBTED = tuple(itertools.product((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)))
-"""Factors of the first belief's doubts and of the noise, of which the likeliest are taken."""
+_DOUBTED = tuple(itertools.product((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)))[1:]
+"""Factors of the first belief's doubts and of the noise, of which the likeliest are taken where both at 1 surprise."""
 _UNLIKELY = 5.0
 """Logarithm of how much less likely each doubling of the noise is beforehand: it was measured, doubts were not."""
 

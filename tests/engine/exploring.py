@@ -64,7 +64,8 @@ class FakeSource:
         found = self.known.get(self._key(candidate))
         if not found:
             return UNMEASURED
-        latest = found[-1 if confirmed else 0]
+        # what fails when it is confirmed is not selected any more either
+        latest = found[-1 if confirmed or not isinstance(found[-1], float) else 0]
         return latest if isinstance(latest, float) else INVALID
 
     def medians_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from collage.build.assemble import Assembled, assemble
+from collage.build.full_measurements import measure_in_full
 from collage.build.reference_runs import LEAST_S, ReferenceRuns
 from collage.build.verifying.verify import DEADLINE_S, Sample, Verified, verify, verify_in_turn
 from collage.build.verifying.wrong_kernel import PlanTrial
 from collage.build.verifying.wrong_plans import WrongPlans
 from collage.errors import (
     ModelCostError,
-    PlanBuildError,
     PlanRunError,
     TooInexactError,
     VerificationError,
@@ -83,8 +83,14 @@ class PlanBuilder:
             WrongKernelError: If one of its kernels makes it wrong, or stops it; it is recorded as failed.
             VerificationError: If it does not run, or its numbers are wrong, for another reason.
         """
-        self._measure_in_full(plan)
-        toolchains, name = self._environment.toolchains, self._name(plan)
+        toolchains = self._environment.toolchains
+        plugins = [toolchains.plugins[each] for each in plan.toolchains]
+        try:
+            measure_in_full(plan, self._environment.source, self._environment.budget, self.progress)
+        except WrongKernelError as error:
+            self._wrong.note(plan, plugins, str(error))
+            raise
+        name = self._name(plan)
         known = toolchains.database.get_document(Verified, name)
         assembled = self._known(plan) if known is not None else None
         if assembled is None:
@@ -96,7 +102,6 @@ class PlanBuilder:
             if assembled.digest == known.artifacts:
                 return assembled, known
             self._last = assembled
-        plugins = [toolchains.plugins[each] for each in plan.toolchains]
         try:
             assembled = self.build(plan)
             verified, whole = self._verify(assembled)
@@ -112,18 +117,6 @@ class PlanBuilder:
             toolchains.database.put_document(name, verified)
         self._wrong.note(plan, plugins, "")
         return assembled, verified
-
-    def _measure_in_full(self, plan: Plan) -> None:
-        source, spent = self._environment.source, self._environment.budget.is_spent
-        known = [kernel for kernel in plan.kernels if source.usable(kernel)]
-        lacking = [each for each in known if source.is_outdated(each) or not (spent or source.is_confirmed(each))]
-        if lacking:
-            self.progress.phase("measuring the kept plan's kernels in full", len(lacking))
-            source.measure(lacking, "confirm", lambda step: self.progress.advance())
-        for kernel in plan.kernels:
-            passing = source.has_failed_for_now(source.record_key(kernel))
-            if not passing and (rejection := source.rejection(kernel)):
-                raise PlanBuildError(kernel.target.name, kernel.sub_graph.names, rejection.reason)
 
     def _known(self, plan: Plan) -> Assembled | None:
         return self._last if self._last is not None and self._last.plan.key == plan.key else None

@@ -21,7 +21,6 @@ from collage.commands.optimizing.racing import Raced, Racing
 from collage.control.choices import GraphChoices, UserChoices
 from collage.decide.kept import Kept, keep_best
 from collage.decide.record import record_of
-from collage.decide.recording import call_site
 from collage.disk_space import full_disk_named
 from collage.errors import TooInexactError, WrongKernelError, WrongPinError
 from collage.explore.certificate import certified
@@ -46,6 +45,7 @@ from collage.setup.workload import Workload
 from collage_core.candidates.proposals import TargetRule
 from collage_core.contract import Obstacle
 from collage_core.fusion import CandidateKernel
+from collage_core.passes.call_sites import site_name
 from collage_core.plugin_guards import left_out
 from collage_core.registry import Registry
 
@@ -293,7 +293,7 @@ class _Optimization:
         """Estimate what the machine allows; the quick preset leaves it at NumPy's products and what is known."""
         plan, in_place = kept.assembled.plan, kept.verified.measured_us
         times = [
-            in_place.get(call_site(number)) or plan.cost_of[kernel.sub_graph.nodes]
+            in_place.get(site_name(number)) or plan.cost_of[kernel.sub_graph.nodes]
             for number, kernel in enumerate(plan.kernels)
         ]
         budget = self._environment.budget

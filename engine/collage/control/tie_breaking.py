@@ -28,8 +28,13 @@ _NAMES_SHOWN = 2
 class Samples(Protocol):
     """Samples from which costs were computed; implemented by `MeasuringCostSource`."""
 
-    def medians_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
-        """Return the median of each block of samples that counts, in microseconds."""
+    def medians_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
+        """Return the median of each block of samples that counts, in microseconds.
+
+        Args:
+            candidate: The candidate.
+            confirmed: Whether fresh samples count, too; otherwise those that it was selected by.
+        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,12 +78,14 @@ class TieBreaking:
     def rank(self, targets: Iterable[str]) -> tuple[int, ...]:
         """Compute a sort key from the preference positions of these targets, the least preferred first.
 
-        Targets that it does not name count as one, so that their number decides nothing.
+        Targets that it does not name count as one, so that their number decides nothing; a named one beside them is
+        better than none.
 
         Args:
             targets: Names of targets.
         """
-        return tuple(sorted({self._place(name) for name in targets}, reverse=True))
+        places = {self._place(name) for name in targets}
+        return (*sorted(places, reverse=True), len(self.order) + 1)
 
     def _place(self, name: str) -> int:
         return next((place for place, each in enumerate(self.order) if _is_of(each, name)), len(self.order))
@@ -145,7 +152,11 @@ def _is_near(
         return False
     if other.target == kernel.target or cost_us is None or cost_us > own_us * (1 + NEAR):
         return False
-    mine, theirs = (median_interval(source.medians_us(each)) for each in (kernel, other))
+    confirmed = pool.costs.confirmed  # a later run may know fresh samples of others
+    mine, theirs = (
+        median_interval(source.medians_us(each, confirmed=pool.cache_key(each) in confirmed))
+        for each in (kernel, other)
+    )
     return theirs.low <= mine.high
 
 

@@ -16,11 +16,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from collage.decide.decision import DISPLACE_BELOW, Timed
-from collage.decide.recording import call_site
 from collage.decide.shortlist import mixes
 from collage_core.candidates.costs import CacheKey
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
+from collage_core.passes.call_sites import site_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,9 @@ def fed_back(
     for plan in plans:
         sites = by_name[plan.name].in_place_us(usual_us) if plan.name in by_name else {}
         times = {
-            kernel.sub_graph.nodes: sites[call_site(number)]
+            kernel.sub_graph.nodes: sites[site_name(number)]
             for number, kernel in enumerate(plan.kernels)
-            if call_site(number) in sites
+            if site_name(number) in sites
         }
         for kernel in plan.kernels:
             if kernel.sub_graph.nodes in times:

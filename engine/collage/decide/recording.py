@@ -25,6 +25,7 @@ from collage_core.contract import Target
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.masks import iterate_bits
+from collage_core.passes.call_sites import site_name
 from collage_core.search import SearchTarget
 
 _US_PER_MS = 1000.0
@@ -142,11 +143,6 @@ def options_explained(plans: Sequence[Plan]) -> list[str]:
     return [f"{name}: {about}" for name, about in sorted(targets.items()) if about]
 
 
-def call_site(number: int) -> str:
-    """Return the name of a kernel's call site, by its number in execution order."""
-    return f"k{number:04d}"
-
-
 def regions(
     plan: Plan,
     pool: CandidatePool,
@@ -173,7 +169,7 @@ def regions(
     costs, alone = plan.cost_of, pool.with_costs(pool.costs.alone())
     used = {kernel.target.name: kernel.target for kernel in plan.kernels}.values()
     for number, kernel in enumerate(plan.kernels):
-        site = call_site(number)
+        site = site_name(number)
         sub_graph = kernel.sub_graph
         found.append(
             RegionFacts(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from collage.explore.covering import covered
 from collage.explore.exhaustive import begun, concluded
-from collage.explore.exploration import Exploration, ExplorationSetup, Explored
+from collage.explore.exploration import Exploration, ExplorationSetup, Explored, UncoveredError
 from collage.explore.learning import Knowledge, knowing_nothing, looked_at, probed, with_profiles
 from collage.explore.measuring import is_operator, is_unmeasured
 from collage.explore.mixing import best_plan, looked_around
@@ -56,7 +56,10 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     if exploration.pool is not knowledge.exploration.pool:  # there was no plan, so there was nothing to improve
         knowledge, _ = _proposed_anew(knowledge.after(exploration))
         exploration = _around(_improved(knowledge)).exploration
-    explored = concluded(exploration)
+    try:
+        explored = concluded(exploration)
+    except UncoveredError as error:  # a kernel that nothing else covers failed when it was measured in full
+        explored = concluded(covered(error.exploration, cuts))
     return dataclasses.replace(explored, result=dataclasses.replace(explored.result, method="lazy"))
 
 

@@ -29,7 +29,7 @@ class Noisy:
         found = sorted(self.medians_us(candidate))
         return found[len(found) // 2]
 
-    def medians_us(self, candidate: CandidateKernel) -> tuple[float, ...]:
+    def medians_us(self, candidate: CandidateKernel, *, confirmed: bool = True) -> tuple[float, ...]:
         return self._samples[candidate.target.name, candidate.sub_graph.names]
 
     def rejection(self, candidate: CandidateKernel) -> None:
@@ -92,6 +92,10 @@ def test_targets_nobody_named_come_last_and_a_toolchain_stands_for_all_its_targe
     assert (
         tie_breaking.rank([WIDE.name]) < tie_breaking.rank([WIDE.name, B.name]) < tie_breaking.rank([WIDE.name, A.name])
     )
+    # who is not named counts once, and none is worse than one beside who is
+    assert TieBreaking.parse("b").rank(["x"]) == TieBreaking.parse("b").rank(["x", "y"])
+    assert TieBreaking.parse("b").rank([B.name, "x"]) < TieBreaking.parse("b").rank(["x", "y"])
+    assert TieBreaking.parse("b").rank([B.name]) < TieBreaking.parse("b").rank([B.name, "x"])
     assert not TieBreaking.parse(None)
 
 

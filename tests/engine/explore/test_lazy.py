@@ -288,6 +288,23 @@ def test_a_toolchain_that_fails_everywhere_costs_only_itself() -> None:
     assert {target for target, _ in path(found)} == {"b"}
 
 
+@pytest.mark.parametrize("least", [2, 7])
+def test_a_kernel_that_fails_when_it_is_measured_in_full_is_replaced_by_smaller_ones(least: int) -> None:
+    """Though nothing else runs its operators, and none of them was looked at."""
+    whole = by_operator({"a": dict.fromkeys(OPERATORS, 10.0)}, launch_us=5.0)
+    seen: dict[str, int] = {}
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        key = candidate.sub_graph.structural_hash
+        seen[key] = seen.get(key, 0) + 1
+        is_wrong = len(candidate.sub_graph.names) >= least and seen[key] > 1
+        return Failed(stage=Stage.CHECK, reason="wrong numbers after many calls") if is_wrong else whole(candidate)
+
+    found = explored(FakeSource(truth), [rule_of(A)])
+
+    assert all(len(names) < least for _, names in path(found))
+
+
 def test_a_target_that_hangs_is_given_up() -> None:
     def truth(candidate: CandidateKernel) -> float | Refused | Failed:
         if candidate.target == A:

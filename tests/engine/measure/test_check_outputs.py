@@ -22,7 +22,7 @@ from collage.measure.worker.failing import Stopped
 from collage.measure.worker.guarded_memory import aligned_buffer
 from collage.measure.worker.verdicts import judged
 from collage.reference import evaluate
-from collage_core.contract import BoundCall, Buffer, KernelFunction, TensorSpec
+from collage_core.contract import BoundCall, Buffer, KernelFunction, TensorSpec, ValueKind
 
 X = np.random.default_rng(3).standard_normal((4, 6)).astype(np.float32)
 SPECS = tuple(TensorSpec(name=name, dtype=onnx_ir.DataType.FLOAT, shape=X.shape) for name in ("x", "y"))
@@ -144,6 +144,35 @@ def test_what_was_judged_is_judged_again_only_with_other_bits(
 
     assert len(calls) == judgements
     assert error == max(float(each) for each in calls)
+
+
+def test_text_is_judged_each_time(tmp_path: Path) -> None:
+    """Arrays of objects have no bits that could be the same."""
+    model = onnx_ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]> g (string[2] s) => (string[2] y) { y = Identity(s) }'
+    )
+    text = np.array(["a", "b"], object)
+    kind, dtype = ValueKind.FOREIGN, onnx_ir.DataType.STRING
+    specs = [TensorSpec(name=name, kind=kind, dtype=dtype, shape=(2,)) for name in ("s", "y")]
+    store = BlobStore(tmp_path)
+    function = KernelFunction(name="k", model=model, inputs=(specs[0],), outputs=(specs[1],), constants={})
+    right = encode_value(text, store)
+    check = OutputCheck([text], [right], store, function, correct=True, tolerance=Tolerance(), deterministic=False)
+    inputs, outputs = (Buffer(specs[0]),), (Buffer(specs[1]),)
+    inputs[0].put(text)
+    calls = 0
+
+    def call() -> None:
+        nonlocal calls
+        calls += 1
+        outputs[0].put(np.array(["a", "b" if calls < 3 else "c"], object))
+
+    bound = Bound(Squares(""), call, inputs, outputs)
+    assert check.twice(bound, call) == (0.0, True)
+    with pytest.raises(Stopped) as stopped:
+        check.as_used(bound, call, lambda values: (bound, call))
+
+    assert "wrong numbers after many calls" in stopped.value.outcome.reason
 
 
 class TableOfEachRow:

@@ -251,6 +251,8 @@ class MeasuringCostSource(ProfilingCosts):
         self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
         if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
             self.fail_for_now(key, outcome)  # `usable` says what it is to others
+        elif isinstance(outcome, Failed) and purpose == "confirm":  # nor is it to be selected by its brief samples
+            self._database.append(to_record(outcome, key, "select", self._now(), limits))
         self._tried.add(key)
         self.read_anew(key)
         if purpose == "confirm" and isinstance(outcome, Measured):

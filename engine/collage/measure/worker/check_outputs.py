@@ -267,8 +267,9 @@ def _turned(buffer: Buffer, value: Any) -> Any:
 
 
 def _are_same(value: Any, agreed: Any) -> bool:
-    """Return whether both have the same bits; False for values that have none."""
-    return isinstance(value, np.ndarray) and isinstance(agreed, np.ndarray) and same_bits(value, agreed)
+    """Return whether both have the same bits; False for values that have none, as text."""
+    arrays = [each for each in (value, agreed) if isinstance(each, np.ndarray) and not each.dtype.hasobject]
+    return len(arrays) == 2 and same_bits(*arrays)
 
 
 def _copied(value: Any) -> Any:
