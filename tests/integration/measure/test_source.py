@@ -205,6 +205,24 @@ def test_a_brief_measurement_takes_the_first_blocks_only(
         assert 0 < record.extra["timed_s"] < record.extra["seconds"]
 
 
+def test_what_is_wrong_when_it_is_confirmed_is_not_selected_by_its_brief_samples_any_more(
+    make: Make, graph: DataflowGraph
+) -> None:
+    source, add = make(), candidate(graph, 0, "wrong-from-call-100")
+    source.measure([add], brief=True)
+    selected = source.cost(add, confirmed=False)
+    assert isinstance(selected, float)
+    assert math.isfinite(selected)
+
+    source.measure([add], "confirm")
+
+    for knowing in (source, make()):
+        assert knowing.cost(add) == knowing.cost(add, confirmed=False) == INVALID
+        rejection = knowing.rejection(add)
+        assert rejection is not None
+        assert "wrong numbers after many calls" in rejection.reason
+
+
 def test_the_machines_speed_is_found_out_once_and_all_costs_are_at_that_speed(
     make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
