@@ -1,7 +1,4 @@
-"""Measure the kernels of a plan that is to be kept in full, and judge them as plans use them.
-
-The lazy search measures briefly what it looks at, and in full the plan that it chooses. A race may keep another.
-"""
+"""Measure the kernels of a plan that is to be kept in full: the lazy search did so for the plan that it chose only."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ _SHARE: Final = 0.9
 
 def measure_in_full(plan: Plan, source: MeasuringCostSource, budget: Budget, progress: Progress) -> None:
     """Measure what was measured briefly only, and what only other versions of a plugin, or of the judge, measured.
-
-    A kernel that is wrong as plans use it is recorded as failed.
 
     Args:
         plan: The plan.

@@ -25,6 +25,7 @@ from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import Range, SymmetricRange
 from collage_testing import GraphBuilder
 from tests.engine.precision.chains import BF16, BOTH, FP16, INT8, INT8_WEIGHTS, PLAIN, chain, sensitivities
+from tests.precision_counts import most_within
 
 WHOLE = 0b1111
 ERRORS = st.lists(st.floats(1e-6, 1.0), min_size=4, max_size=4)
@@ -56,7 +57,7 @@ def test_a_target_of_weights_alone_quantises_the_groups_whose_weights_were_looke
     assert found.square(kernel) == 5.0, "the error of the weights, not of both operands"
     assert found.by_price(INT8_WEIGHTS) == [3, 1]
     assert found.by_price(INT8) == [0, 1, 2, 3]
-    assert found.most_within(chain(4), WHOLE, INT8_WEIGHTS, 1.5) == 1
+    assert most_within(found, chain(4), WHOLE, INT8_WEIGHTS, 1.5) == 1
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_no_subset_of_less_error_saves_more_than_one_by_price(
 ) -> None:
     found = sensitivities(errors, flops=flops)
 
-    count = found.most_within(chain(4), WHOLE, INT8, bound)
+    count = most_within(found, chain(4), WHOLE, INT8, bound)
 
     chosen = found.by_price(INT8)[:count]
     used = square(found, INT8, *chosen)
@@ -134,8 +135,8 @@ def test_no_subset_of_less_error_saves_more_than_one_by_price(
 def test_where_not_even_the_rest_keeps_to_the_bound_nothing_can_be_quantised() -> None:
     found = sensitivities([8.0] * 4, [1.0] * 4)
 
-    assert found.most_within(chain(4), WHOLE, BOTH, 1.9) == -1
-    assert found.most_within(chain(4), WHOLE, BOTH, 2.0) == 0
+    assert most_within(found, chain(4), WHOLE, BOTH, 1.9) == -1
+    assert most_within(found, chain(4), WHOLE, BOTH, 2.0) == 0
 
 
 @pytest.mark.parametrize("count", [1, 7, MOST_GROUPS, MOST_GROUPS + 1, 3 * MOST_GROUPS - 1])

@@ -36,6 +36,7 @@ from collage_core.fusion.kernel import kernel_function
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.ir.operators.quantising import quantisable
 from collage_testing import GraphBuilder
+from tests.precision_counts import most_within
 
 pytestmark = pytest.mark.plugins("onnxruntime", "openvino")
 
@@ -193,11 +194,11 @@ def test_the_product_that_does_not_bear_8_bits_stays_as_it_is(
 ) -> None:
     target = targets["openvino(precision=int8)"]
 
-    count = sensitivities.most_within(environment.graph, environment.pool.whole, target, BOUND)
+    count = most_within(sensitivities, environment.graph, environment.pool.whole, target, BOUND)
 
     assert set(sensitivities.by_price(target)[:count]) == {0, 1, 2, 3} - {FRAGILE}
-    assert sensitivities.most_within(environment.graph, environment.pool.whole, target, 0.0) == 0
-    assert sensitivities.most_within(environment.graph, environment.pool.whole, target, 1e9) == 4
+    assert most_within(sensitivities, environment.graph, environment.pool.whole, target, 0.0) == 0
+    assert most_within(sensitivities, environment.graph, environment.pool.whole, target, 1e9) == 4
 
 
 @pytest.mark.parametrize("symmetric", [False, pytest.param(True, marks=pytest.mark.slow)])

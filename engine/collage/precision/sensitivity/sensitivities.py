@@ -89,21 +89,6 @@ class Sensitivities:
         more = {number: self._quantised(number, target) - self._rounded(number, target) for number in found}
         return sorted(found, key=lambda number: more[number] / self.groups[number].flops)
 
-    def most_within(self, graph: DataflowGraph, nodes: int, target: Target, bound: float) -> int:
-        """Return how many groups can be quantised by price within a bound on the error of one kernel; -1 if not even 0.
-
-        Args:
-            graph: The prepared model's graph.
-            nodes: Mask of the kernel's nodes.
-            target: Runs it.
-            bound: Largest error.
-        """
-        order = self.by_price(target)
-        for count in range(len(order), -1, -1):
-            if self.square(self.quantised(graph, nodes, target, order[:count])) <= bound**2:
-                return count
-        return -1
-
     def quantised(self, graph: DataflowGraph, nodes: int, target: Target, chosen: Iterable[int]) -> CandidateKernel:
         """Return a kernel of which some groups are quantised.
 
