@@ -84,8 +84,7 @@ def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:
         is_asked_for = candidate.nodes != pool.whole and candidate.target not in given_up
         return is_asked_for or not isinstance(asking.cost(candidate), Unmeasured)
 
-    noise = knowledge.noise * knowledge.beliefs.noisier
-    return _searched(asking, allow, gain=_GAIN * noise, worth=_WORTH * noise)
+    return _searched(asking, allow, gain=_GAIN * knowledge.noise, worth=_WORTH * knowledge.noise)
 
 
 def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> tuple[Knowledge, SearchResult | None]:
