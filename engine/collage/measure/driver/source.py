@@ -165,11 +165,11 @@ class MeasuringCostSource(ProfilingCosts):
         self.read_ahead(candidates, () if self._kernels is None else self._kernels.before)
 
     def condemn(self, candidate: CandidateKernel, failure: Failed) -> None:
-        """Record that a candidate fails in a plan, though it passed alone: it counts as failed from now on.
+        """Record that a candidate fails, though it passed when it was selected: it counts as failed from now on.
 
         Args:
             candidate: The candidate.
-            failure: How it fails, and in which company.
+            failure: How it fails; in a plan, in which company.
         """
         key = self.record_key(candidate)
         limits = self.settings.limits(candidate.measured_as)
@@ -251,8 +251,8 @@ class MeasuringCostSource(ProfilingCosts):
         self._database.append(to_record(outcome, key, purpose, self._now(), limits, seconds))
         if isinstance(outcome, Failed) and is_short_of_memory(outcome.reason):
             self.fail_for_now(key, outcome)  # `usable` says what it is to others
-        elif isinstance(outcome, Failed) and purpose == "confirm":  # nor is it to be selected by its brief samples
-            self._database.append(to_record(outcome, key, "select", self._now(), limits))
+        elif isinstance(outcome, Failed) and purpose == "confirm":
+            self.condemn(candidate, outcome)  # it is not to be selected by its brief samples either
         self._tried.add(key)
         self.read_anew(key)
         if purpose == "confirm" and isinstance(outcome, Measured):
