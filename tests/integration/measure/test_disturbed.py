@@ -23,8 +23,8 @@ from collage.setup.inputs.random_arrays import random_inputs
 from collage.store import MAX_ATTEMPTS, MemoryStore, TuningStore
 from collage.store.errors import DatabaseDamagedError, DatabaseDiskError
 from collage_core.contract import UNMEASURED, Protocol
-from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
-from tests.integration.measure.test_source import candidate, chain
+from tests.integration.measure.conftest import SOURCE, add_ask
+from tests.integration.measure.sourcing import candidate, chain, faulty_target
 
 
 @dataclasses.dataclass

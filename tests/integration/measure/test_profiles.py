@@ -22,8 +22,8 @@ from collage.store import MemoryStore, TuningStore
 from collage_core.contract import KernelProfile, ProfiledPart, Protocol, Unmeasured, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
-from tests.integration.measure.conftest import SOURCE, faulty_target
-from tests.integration.measure.test_source import NoRule, candidate, chain
+from tests.integration.measure.conftest import SOURCE
+from tests.integration.measure.sourcing import NoRule, candidate, chain, faulty_target
 
 Make = Callable[..., MeasuringCostSource]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import onnx_ir
@@ -17,103 +14,26 @@ from onnx_ir.passes.common import ShapeInferencePass
 from collage.devices.this_host import this_host
 from collage.measure.driver import records
 from collage.measure.driver.capture import Capture
-from collage.measure.driver.client import PluginSource, Worker
+from collage.measure.driver.client import Worker
 from collage.measure.driver.fallback import worker_fallback
 from collage.measure.driver.repeats import LEAST, repeats_of
-from collage.measure.driver.settings import MeasureSettings
-from collage.measure.driver.source import MeasuringCostSource
-from collage.measure.driver.worker_pool import WorkerPool, database_cache
+from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskBuild, AskMeasure
-from collage.measure.wire.outcomes import BuildSettings, Built, Failed, Measured, Refused, Stage, Tolerance
+from collage.measure.wire.outcomes import Built, Failed, Measured, Refused
 from collage.measure.worker.judge_version import JUDGE
 from collage.setup.inputs.random_arrays import random_inputs
-from collage.store import MAX_ATTEMPTS, MachineSpeed, MemoryStore, TuningRecord, TuningStore, block_times_us
-from collage_core.candidates.refusals import Rejection
+from collage.store import MachineSpeed, TuningStore, block_times_us
 from collage_core.contract import INVALID, UNMEASURED, Block, Protocol, Target, Unmeasured
 from collage_core.fusion import (
     CandidateKernel,
-    FusionRule,
     FusionSpec,
-    RuleContext,
-    RuleOutcome,
     SubGraph,
     kernel_function,
 )
 from collage_core.ir.graph.dataflow import DataflowGraph
-from tests.integration.measure.conftest import SOURCE, faulty_target
-
-Make = Callable[..., MeasuringCostSource]
-
-
-class NoRule(FusionRule):
-    def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
-        raise NotImplementedError
-
-
-def chain() -> DataflowGraph:
-    """Three equal additions, then one of another shape of weight."""
-    model = onnx_ir.from_onnx_text(
-        """<ir_version: 10, opset_import: ["" : 21]>
-        g (float[512] x) => (float[512] d) { a = Add(x, w)  b = Add(a, w)  c = Add(b, w)  d = Mul(c, w) }"""
-    )
-    w = next(value for value in model.graph[0].inputs if value is not None and value.name == "w")
-    for node in model.graph:
-        node.replace_input_with(1, w)
-    w.const_value = onnx_ir.tensor(np.arange(512, dtype=np.float32), name="w")
-    model.graph.initializers["w"] = w
-    return DataflowGraph(ShapeInferencePass()(model).model)
-
-
-def candidate(graph: DataflowGraph, node: int, mode: str = "") -> CandidateKernel:
-    target = faulty_target(mode)
-    return CandidateKernel(SubGraph(graph, 1 << node), FusionSpec(name=target.name, rule=NoRule(), targets=(target,)))
-
-
-@pytest.fixture(scope="module")
-def pool(store: BlobStore) -> Iterator[WorkerPool]:
-    with WorkerPool([SOURCE], store) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="module")
-def graph() -> DataflowGraph:
-    return chain()
-
-
-@pytest.fixture(scope="module")
-def capture(graph: DataflowGraph, store: BlobStore) -> Capture:
-    return Capture.take(graph.model, random_inputs(graph, seed=0), store)
-
-
-@pytest.fixture
-def database() -> TuningStore:
-    return MemoryStore()
-
-
-@pytest.fixture
-def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
-    def make(
-        tolerance: float = 1e-4, deadline_s: float = 3600.0, plugin: str = "1", *, retry_failed: bool = False
-    ) -> MeasuringCostSource:
-        return MeasuringCostSource(
-            pool=pool,
-            capture=lambda: capture,
-            database=database,
-            host=this_host(),
-            plugins={"faulty": plugin},
-            retry_failed=retry_failed,
-            settings=MeasureSettings(
-                build=BuildSettings(threads=1, max_variants=2),
-                protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
-                tolerance=Tolerance(relative=tolerance),
-                deadline_s=deadline_s,
-            ),
-            now=lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        )
-
-    return make
+from tests.integration.measure.sourcing import Make, NoRule, candidate, faulty_target
 
 
 def test_equal_candidates_are_measured_once(make: Make, graph: DataflowGraph) -> None:
@@ -205,24 +125,6 @@ def test_a_brief_measurement_takes_the_first_blocks_only(
         assert 0 < record.extra["timed_s"] < record.extra["seconds"]
 
 
-def test_what_is_wrong_when_it_is_confirmed_is_not_selected_by_its_brief_samples_any_more(
-    make: Make, graph: DataflowGraph
-) -> None:
-    source, add = make(), candidate(graph, 0, "wrong-from-call-100")
-    source.measure([add], brief=True)
-    selected = source.cost(add, confirmed=False)
-    assert isinstance(selected, float)
-    assert math.isfinite(selected)
-
-    source.measure([add], "confirm")
-
-    for knowing in (source, make()):
-        assert knowing.cost(add) == knowing.cost(add, confirmed=False) == INVALID
-        rejection = knowing.rejection(add)
-        assert rejection is not None
-        assert "wrong numbers after many calls" in rejection.reason
-
-
 def test_the_machines_speed_is_found_out_once_and_all_costs_are_at_that_speed(
     make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,65 +168,6 @@ def test_confirming_measures_the_variant_that_was_selected(make: Make, graph: Da
     assert outcome.variant == "second"
 
 
-def test_a_candidate_that_killed_earlier_runs_is_left_alone(
-    make: Make, graph: DataflowGraph, database: TuningStore
-) -> None:
-    source, add = make(), candidate(graph, 0)
-    for _ in range(MAX_ATTEMPTS):
-        database.begin_attempt(source.record_key(add))
-
-    source.measure([add])
-
-    outcome = source.outcome(add)
-    assert isinstance(outcome, Failed)
-    assert "kills what measures it" in outcome.reason
-    assert make().cost(add) == INVALID
-
-
-def test_what_killed_runs_with_another_version_of_the_plugin_is_tried(
-    make: Make, graph: DataflowGraph, database: TuningStore
-) -> None:
-    add = candidate(graph, 0)
-    for _ in range(MAX_ATTEMPTS):
-        database.begin_attempt(make(plugin="1").record_key(add))
-    source = make(plugin="2")
-
-    source.measure([add])
-
-    assert isinstance(source.outcome(add), Measured)
-
-
-def test_what_killed_earlier_runs_is_tried_again_on_request(
-    make: Make, graph: DataflowGraph, database: TuningStore
-) -> None:
-    add = candidate(graph, 0)
-    source = make(retry_failed=True)
-    for _ in range(MAX_ATTEMPTS):
-        database.begin_attempt(source.record_key(add))
-
-    source.measure([add])
-
-    assert isinstance(source.outcome(add), Measured)
-    assert database.attempts(source.record_key(add)) == 0
-
-
-def test_what_failed_is_tried_again_once_per_run_on_request(
-    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
-) -> None:
-    candidates = [candidate(graph, 0), candidate(graph, 0, "refuses"), candidate(graph, 0, "raises-in-run")]
-    make().measure(candidates)
-    assert len(asked) == 3
-
-    source = make(retry_failed=True)
-    assert [source.cost(each) is UNMEASURED for each in candidates] == [False, True, True]
-    for _ in range(2):
-        source.measure(candidates)
-
-    assert len(asked) == 5
-    assert [type(source.outcome(each)) for each in candidates] == [Measured, Refused, Failed]
-    assert source.rejection(candidates[2]) == Rejection(stage="run", reason="RuntimeError: device lost")
-
-
 def test_a_variant_of_another_version_of_the_plugin_is_not_asked_for(
     make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
 ) -> None:
@@ -357,126 +200,6 @@ def test_what_another_judge_let_through_is_measured_once_more_when_it_is_confirm
     source.measure([add], "confirm")
 
     assert (len(asked), source.is_outdated(add), source.is_confirmed(add)) == (3, False, True)
-
-
-def test_a_kernel_too_inexact_counts_as_failed_by_its_version_of_the_plugin(
-    make: Make, graph: DataflowGraph, database: TuningStore
-) -> None:
-    add = candidate(graph, 0)
-    database.append(
-        TuningRecord(
-            key=make(plugin="1").record_key(add),
-            outcome="measured",
-            purpose="select",
-            created="2026-01-01T00:00:00+00:00",
-            samples_us=(5.0,),
-            error=1e-3,
-            extra={"tolerance": 1e-2, "judge": JUDGE},
-        )
-    )
-
-    costs = {
-        (plugin, tolerance): make(tolerance, plugin=plugin).cost(add) for plugin in "12" for tolerance in (1e-4, 1e-2)
-    }
-
-    assert costs == {("1", 1e-4): INVALID, ("1", 1e-2): 5.0, ("2", 1e-4): UNMEASURED, ("2", 1e-2): 5.0}
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[AskMeasure | AskBuild]:
-    """What workers were asked."""
-    requests: list[AskMeasure | AskBuild] = []
-    measure, build = Worker.measure, Worker.build
-
-    def measured(worker: Worker, ask: AskMeasure) -> Any:
-        requests.append(ask)
-        return measure(worker, ask)
-
-    def built(worker: Worker, ask: AskBuild) -> Any:
-        requests.append(ask)
-        return build(worker, ask)
-
-    monkeypatch.setattr(Worker, "measure", measured)
-    monkeypatch.setattr(Worker, "build", built)
-    return requests
-
-
-@pytest.mark.guards("a kernel dies by SIGSEGV, `_exit`, or forks and exits with an orphan in a session of its own")
-def test_what_kills_its_worker_is_tried_twice(
-    make: Make, graph: DataflowGraph, database: TuningStore, asked: list[AskMeasure | AskBuild]
-) -> None:
-    source, add = make(), candidate(graph, 0, "segfaults")
-
-    source.measure([add])
-
-    outcome = source.outcome(add)
-    assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith("worker crash: killed by SIGSEGV")
-    assert outcome.reason.endswith("(attempt 2)")
-    assert len(asked) == 2
-    assert len(database.records(source.record_key(add))) == 1
-    later = make()
-    later.measure([add])
-    assert (len(asked), later.outcome(add)) == (2, outcome)
-
-
-@pytest.mark.guards("a kernel dies by SIGSEGV, `_exit`, or forks and exits with an orphan in a session of its own")
-def test_an_attempt_of_a_run_that_was_killed_counts(
-    make: Make, graph: DataflowGraph, database: TuningStore, asked: list[AskMeasure | AskBuild]
-) -> None:
-    source, add = make(), candidate(graph, 0, "segfaults")
-    database.begin_attempt(source.record_key(add))
-
-    source.measure([add])
-
-    assert len(asked) == 1
-    assert database.attempts(source.record_key(add)) == 0
-    assert make().cost(add) == INVALID
-
-
-@pytest.mark.guards("`lower`, `load` or `measure` hangs")
-def test_what_hangs_or_raises_is_tried_once(
-    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
-) -> None:
-    make().measure([candidate(graph, 0, "hangs"), candidate(graph, 0, "raises-in-run")])
-
-    assert len(asked) == 2
-
-
-@pytest.mark.guards("a kernel dies by SIGSEGV, `_exit`, or forks and exits with an orphan in a session of its own")
-def test_a_worker_that_died_of_something_else_costs_nothing(
-    graph: DataflowGraph, capture: Capture, store: BlobStore
-) -> None:
-    for purpose in ("measure", "build"):
-        kept = MemoryStore()
-        with WorkerPool([SOURCE], store, cache=database_cache(kept)) as pool:
-            source = MeasuringCostSource(
-                pool=pool,
-                capture=lambda: capture,
-                database=kept,
-                host=this_host(),
-                settings=MeasureSettings(build=BuildSettings(threads=1), tolerance=Tolerance(relative=1e-4)),
-            )
-            once = candidate(graph, 0, "dies-once")
-            if purpose == "measure":
-                source.measure([once])
-                assert isinstance(source.outcome(once), Measured)
-            else:
-                assert isinstance(source.build(once), Built)
-
-
-def test_a_failure_is_tried_again_when_more_is_allowed(make: Make, graph: DataflowGraph) -> None:
-    wrong, slow = candidate(graph, 0, "wrong-element"), candidate(graph, 0, "hangs")
-    strict, loose = make(), make(tolerance=0.5, deadline_s=3601.0)
-    strict.measure([wrong, slow])
-
-    assert [strict.cost(each) for each in (wrong, slow)] == [INVALID, INVALID]
-    assert loose.cost(wrong) is UNMEASURED
-    assert loose.cost(slow) is UNMEASURED
-    loose.measure([wrong])
-    assert 0 < loose.cost(wrong) < INVALID  # type: ignore[operator]
-    assert make().cost(wrong) == INVALID
-    assert isinstance(make().outcome(wrong), Failed)
 
 
 def test_a_call_site_is_built_with_its_own_weights_and_checked(
@@ -512,21 +235,6 @@ def test_a_call_site_of_several_plans_is_built_once_if_it_is_right(
     for _ in range(2):
         assert isinstance(source.build(wrong), Failed)
     assert len(asked) == 6
-
-
-def test_a_worker_that_does_not_start_says_nothing_about_candidates(
-    make: Make, graph: DataflowGraph, database: TuningStore, capture: Capture, store: BlobStore
-) -> None:
-    settings = MeasureSettings(build=BuildSettings(threads=1))
-    with WorkerPool([PluginSource(toolchain="faulty", plugin="absent_module:plugin")], store) as pool:
-        source = MeasuringCostSource(
-            pool=pool, capture=lambda: capture, database=database, host=this_host(), settings=settings
-        )
-        source.measure([candidate(graph, 0)])
-
-        assert source.cost(candidate(graph, 0)) == INVALID
-        assert "absent_module" in getattr(source.outcome(candidate(graph, 0)), "reason", "")
-    assert make().cost(candidate(graph, 0)) is UNMEASURED
 
 
 def test_what_the_reference_cannot_compute_a_worker_does(worker: Worker, store: BlobStore) -> None:
@@ -582,44 +290,3 @@ def test_a_target_names_its_own_records(make: Make, graph: DataflowGraph) -> Non
     source.measure([add])
 
     assert source.cost(CandidateKernel(add.sub_graph, spec)) is UNMEASURED
-
-
-def no_memory(free: int) -> Failed:
-    reason = f"DeviceMemoryError: device cuda:0: 12 bytes were asked for, {free} are free"
-    return Failed(stage=Stage.BIND, reason=reason)
-
-
-@pytest.mark.guards("a device has not the memory for lowering, for weights or code, for values, for a call")
-def test_what_a_device_had_no_memory_for_is_tried_once_more_by_the_next_run(
-    make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Failed] = []
-
-    def measure(worker: Worker, ask: AskMeasure) -> Failed:
-        asked.append(no_memory(free=len(asked)))
-        return asked[-1]
-
-    monkeypatch.setattr(Worker, "measure", measure)
-    one = candidate(graph, 0)
-    for attempts in (1, 2, 2):
-        source = make()
-        source.measure([one])
-        source.measure([one])  # in one run that is how it is
-        assert (source.cost(one), source.outcome(one), len(asked)) == (INVALID, asked[-1], attempts)
-
-
-@pytest.mark.guards("a device has not the memory for lowering, for weights or code, for values, for a call")
-def test_where_the_memory_is_free_again_the_next_run_has_a_cost(
-    make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = Measured(samples_us=(3.0,), warmup_runs=1, calls_per_sample=1)
-    answers = iter([right, no_memory(free=8), right])
-    monkeypatch.setattr(Worker, "measure", lambda worker, ask: next(answers))
-    one = candidate(graph, 0)
-    first, second = make(), make()
-    first.measure([one])
-
-    first.measure([one], "confirm")
-    second.measure([one], "confirm")
-
-    assert (first.cost(one), second.cost(one)) == (INVALID, 3.0)

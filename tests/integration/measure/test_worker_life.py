@@ -25,7 +25,8 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Failed, Measured, Stage
-from tests.integration.measure.conftest import SOURCE, add_ask, faulty_target
+from tests.integration.measure.conftest import SOURCE, add_ask
+from tests.integration.measure.sourcing import faulty_target
 
 Ask = Callable[..., AskMeasure]
 
