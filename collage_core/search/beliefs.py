@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -22,7 +23,7 @@ from typing import Final
 import numpy as np
 
 from collage_core.ir.graph.masks import hashable
-from collage_core.search.normal import Matrix, Normal, Positions, Vector
+from collage_core.search.normal import Fit, Matrix, Normal, Positions, Vector
 from collage_core.search.problem import SearchCandidate, bits
 
 DRAWS: Final = 24
@@ -67,8 +68,13 @@ Otherwise plans of many small kernels look best in every other draw.
 _OPTIMISTIC_SHARE, _OPTIMISTIC_SD = 0.3, 3.0
 """An optimistic estimate: so many standard deviations less than believed, and at least this share of that."""
 _SURPRISE = 2.0
-"""Mean square of how far off measurements are, in standard deviations, above which the first belief is doubted."""
-_SCALES = (1.0, 2.0, 4.0, 8.0)
+"""Mean square of how far off measurements are, in standard deviations, above which the first belief is doubted, or the
+noise of measurements.
+"""
+_DOUBTED = tuple(itertools.product((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)))[1:]
+"""Factors of the first belief's doubts and of the noise, of which the likeliest are taken where both at 1 surprise."""
+_UNLIKELY = 5.0
+"""Logarithm of how much less likely each doubling of the noise is beforehand: it was measured, doubts were not."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +97,10 @@ class Joint:
 class TargetBelief:
     """What is believed of one target.
 
-    Where measurements surprise, the first belief was held too firmly: its doubts are doubled until they do not.
+    Where measurements surprise, either the first belief was held too firmly, or they are noisier than their blocks say:
+    what disturbs one lasts longer than it, and no sum of parts is all that a kernel takes. Which of both it is, and by
+    how much, is chosen by how likely it makes what was measured (its marginal likelihood; Rasmussen and Williams,
+    section 5.4.1).
 
     Args:
         times_us: First belief of each node's time, in microseconds; 0 for host nodes.
@@ -136,8 +145,18 @@ class TargetBelief:
             seed=seed,
         )
         self._measurements: tuple[tuple[int, float, float, float], ...] = ()
-        self._now, self._surprise = self._first, 0.0
+        self._now, self._fit, self._noisier = self._first, Fit(), 1.0
         self._known: dict[tuple[tuple[int, int], float], tuple[Positions, Vector]] = {}  # features of kernels
+
+    @property
+    def noisier(self) -> float:
+        """Factor by which measurements turned out noisier than they were said to be; 1 where nothing surprises."""
+        return self._noisier
+
+    @property
+    def learnt_from(self) -> int:
+        """Number of measurements."""
+        return len(self._measurements)
 
     def node_us(self, node: int) -> float:
         """Return the believed time of a node inside a kernel with neighbours that make it no slower; >= 0."""
@@ -202,28 +221,42 @@ class TargetBelief:
         fresh = tuple(measurements)
         after = copy.copy(self)
         after._measurements = (*self._measurements, *fresh)
-        after._now, after._surprise = self._learnt(self._now, self._surprise, fresh)
+        after._now, after._fit = self._learnt(self._now, self._fit, fresh, self._noisier)
         # What surprised at first may not do so among more.
         is_twice = len(after._measurements).bit_length() > len(self._measurements).bit_length()
-        for scale in _SCALES if is_twice or after._is_surprised() else ():
-            now, surprise = self._learnt(self._first.doubted(scale), 0.0, after._measurements)
-            after._now, after._surprise = now, surprise
-            if not after._is_surprised():
-                break
+        if is_twice or after._is_surprised():
+            after._choose()
         return after
 
+    def _choose(self) -> None:
+        """Set the doubts and the noise to what is likeliest, and learn from all measurements anew."""
+        self._now, self._fit = self._learnt(self._first, Fit(), self._measurements, 1.0)
+        self._noisier, likeliest = 1.0, self._fit.log_density
+        for scale, noisier in _DOUBTED if self._is_surprised() else ():
+            now, fit = self._learnt(self._first.doubted(scale), Fit(), self._measurements, noisier)
+            likely = fit.log_density - _UNLIKELY * math.log2(noisier)
+            if likely > likeliest:
+                self._now, self._fit, self._noisier, likeliest = now, fit, noisier, likely
+
     def _is_surprised(self) -> bool:
-        return self._surprise > _SURPRISE * len(self._measurements)
+        return self._fit.squares > _SURPRISE * len(self._measurements)
 
     def _learnt(
-        self, now: Normal, surprise: float, measurements: Iterable[tuple[int, float, float, float]]
-    ) -> tuple[Normal, float]:
-        """Return the distribution after measurements, and the sum of squares of how far off it was."""
+        self, now: Normal, fit: Fit, measurements: Iterable[tuple[int, float, float, float]], noisier: float
+    ) -> tuple[Normal, Fit]:
+        """Return the distribution after measurements, and how well it foresaw them.
+
+        Args:
+            now: The distribution before.
+            fit: How well it foresaw what it knows.
+            measurements: As for `learning`.
+            noisier: Factor of their noise.
+        """
         for nodes, nbytes, cost_us, noise in measurements:
-            sd_us = math.hypot(noise * cost_us, _NOISE_US)
-            now, squared = now.learning(*self._features(nodes, nbytes), cost_us, sd_us)
-            surprise += squared
-        return now, surprise
+            sd_us = math.hypot(noisier * noise * cost_us, _NOISE_US)
+            now, one = now.learning(*self._features(nodes, nbytes), cost_us, sd_us)
+            fit += one
+        return now, fit
 
 
 class Beliefs:
@@ -260,6 +293,13 @@ class Beliefs:
         after = Beliefs({**self._targets, **learnt}, self._boundary_bytes)
         after._drawn.update({target: drawn for target, drawn in self._drawn.items() if target not in learnt})
         return after
+
+    @property
+    def noisier(self) -> float:
+        """Factor by which measurements turned out noisier than they were said to be, by the mean over all of them."""
+        each = [(belief.noisier, belief.learnt_from) for belief in self._targets.values()]
+        count = sum(learnt_from for _, learnt_from in each)
+        return sum(noisier * learnt_from for noisier, learnt_from in each) / count if count else 1.0
 
     def node_us(self, target: str, node: int) -> float:
         """Return the believed time of a node inside a kernel of a target, in microseconds."""

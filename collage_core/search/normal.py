@@ -30,6 +30,24 @@ Wilson and Hilferty makes negative numbers.
 """
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How well a distribution foresaw measurements.
+
+    Attributes:
+        squares: Sum of the squares of how far off they were, in standard deviations: on average as many as there are
+            measurements if the distribution is right.
+        log_density: Logarithm of their joint probability density, which says which of several distributions fits best.
+    """
+
+    squares: float = 0.0
+    log_density: float = 0.0
+
+    def __add__(self, other: Fit) -> Fit:
+        """Return the fit to the measurements of both; the second learnt from those of the first."""
+        return Fit(squares=self.squares + other.squares, log_density=self.log_density + other.log_density)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Normal:
     """A normal distribution; its covariance is `diag(own) + shared.T @ shared - seen.T @ seen`.
@@ -84,10 +102,8 @@ class Normal:
         variance += float(np.square(self.shared[:, at] @ by).sum()) - float(np.square(self.seen[:, at] @ by).sum())
         return float(by @ self.mean[at]), max(variance, 0.0)
 
-    def learning(self, at: Positions, by: Vector, value: float, noise: float) -> tuple[Self, float]:
-        """Return the distribution after a weighted sum was measured, and the square of how far off it was.
-
-        The latter is in standard deviations: 1 on average if the distribution is right.
+    def learning(self, at: Positions, by: Vector, value: float, noise: float) -> tuple[Self, Fit]:
+        """Return the distribution after a weighted sum was measured, and how well it had foreseen that.
 
         Args:
             at: Positions of its unknowns.
@@ -108,7 +124,7 @@ class Normal:
             seen=np.vstack([self.seen, covariance / math.sqrt(spread)]),
             draws=self.draws + np.outer((disturbed - self.draws[:, at] @ by) / spread, covariance),
         )
-        return after, off**2 / spread
+        return after, Fit(squares=off**2 / spread, log_density=-(math.log(2 * math.pi * spread) + off**2 / spread) / 2)
 
 
 def _spreads(draws: int) -> Vector:

@@ -84,7 +84,8 @@ def best_plan(knowledge: Knowledge) -> tuple[Knowledge, SearchResult | None]:
         is_asked_for = candidate.nodes != pool.whole and candidate.target not in given_up
         return is_asked_for or not isinstance(asking.cost(candidate), Unmeasured)
 
-    return _searched(asking, allow, gain=_GAIN * knowledge.noise, worth=_WORTH * knowledge.noise)
+    noise = knowledge.noise * knowledge.beliefs.noisier
+    return _searched(asking, allow, gain=_GAIN * noise, worth=_WORTH * noise)
 
 
 def looked_around(knowledge: Knowledge, near: Iterable[CandidateKernel]) -> tuple[Knowledge, SearchResult | None]:

@@ -11,6 +11,7 @@ import pytest
 from collage_core.search import SearchCandidate
 from collage_core.search import beliefs as module
 from collage_core.search.beliefs import GUESSED, PROFILED, Beliefs, Doubt, Joint, TargetBelief
+from collage_core.search.normal import Fit, Normal
 
 
 def zero(nodes: int) -> float:
@@ -114,6 +115,77 @@ def test_a_first_belief_that_was_held_too_firmly_gives_way() -> None:
 
     assert beliefs.mean_us("t", 0b0011) == pytest.approx(20.0, rel=0.1)
     assert beliefs.mean_us("t", 0b1100) == pytest.approx(180.0, rel=0.25)
+
+
+def pairs_of(count: int) -> list[int]:
+    """Masks of one and two nodes."""
+    return [1 << one | 1 << other for one in range(count) for other in range(one, count)]
+
+
+def test_noise_that_no_block_shows_is_not_taken_for_doubt() -> None:
+    rng, count = random.Random(7), 8
+    belief = TargetBelief([100.0] * count, list("abcdefgh"), [Doubt(node=0.02, kind=0.0, target=0.0)] * count)
+    seen = [
+        (nodes, 0.0, (100.0 * nodes.bit_count() + module.KERNEL_US) * math.exp(rng.gauss(0, 0.12)), 0.03)
+        for nodes in pairs_of(count)
+    ]
+
+    learnt = belief.learning(seen)
+
+    assert learnt.noisier == 4
+    # each node is known as well as at first, and believed to take what it takes
+    for nodes in pairs_of(count):
+        mean, deviation = learnt.moments(nodes, 0.0)
+        assert mean == pytest.approx(100.0 * nodes.bit_count() + module.KERNEL_US, rel=0.06)
+        assert deviation < 0.03 * mean + module._KERNEL_SD_US
+
+
+def test_wrong_beliefs_are_not_taken_for_noise() -> None:
+    rng, count = random.Random(8), 8
+    truth = [100.0 * rng.choice([0.3, 1.0, 3.0]) for _ in range(count)]
+    belief = TargetBelief([100.0] * count, list("abcdefgh"), [PROFILED] * count)
+    seen = [
+        (nodes, 0.0, sum(truth[at] for at in range(count) if nodes >> at & 1) + module.KERNEL_US, 0.03)
+        for nodes in pairs_of(count)
+    ]
+
+    learnt = belief.learning(seen)
+
+    assert learnt.noisier == 1
+    for at in range(count):
+        assert learnt.moments(1 << at, 0.0)[0] == pytest.approx(truth[at] + module.KERNEL_US, rel=0.05)
+
+
+def test_how_noisy_measurements_are_is_the_mean_over_them() -> None:
+    steady = TargetBelief([100.0], ["conv"], [PROFILED])
+    beliefs = Beliefs({"steady": steady, "noisy": steady, "new": steady}, zero)
+    assert beliefs.noisier == 1
+
+    noisy = [("noisy", 1, 102.0 * factor) for factor in (0.8, 1.2) * 10]
+    beliefs = beliefs.learning([*noisy, *[("steady", 1, 102.0)] * 10])
+
+    assert beliefs.noisier == pytest.approx((4 * 20 + 1 * 10) / 30)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_how_likely_measurements_were_is_their_joint_density(seed: int) -> None:
+    import scipy.stats  # takes more than a second
+
+    rng = np.random.default_rng(seed)
+    mean, own, shared = rng.uniform(1, 9, 4), rng.uniform(0.1, 2, 4), rng.standard_normal((2, 4))
+    by, noise = rng.uniform(0, 2, (5, 4)), rng.uniform(0.1, 1, 5)
+    values = by @ mean + rng.standard_normal(5)
+
+    now, fit = Normal.first(mean, own, shared, draws=2, seed=0), Fit()
+    for row, value, deviation in zip(by, values, noise, strict=True):
+        now, one = now.learning(np.arange(4), row, float(value), float(deviation))
+        fit += one
+
+    covariance = by @ (np.diag(own) + shared.T @ shared) @ by.T + np.diag(noise**2)
+    expected = scipy.stats.multivariate_normal(by @ mean, covariance)
+    assert fit.log_density == pytest.approx(float(expected.logpdf(values)))
+    off = values - by @ mean
+    assert fit.squares == pytest.approx(float(off @ np.linalg.solve(covariance, off)))
 
 
 def test_an_optimistic_estimate_is_three_deviations_less_and_stays_positive() -> None:
