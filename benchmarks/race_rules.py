@@ -40,7 +40,7 @@ from collage.decide import decision
 from collage.decide.decision import Timed, decide
 from collage.decide.races import staying
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, LEAST_RUNS, heats_left
-from collage.decide.races.staying import LOOKED_AT, Staying, fastest, is_settled
+from collage.decide.races.staying import LOOKED_AT, WORTH, WORTH_AMONG, Staying, fastest, is_settled
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
 from collage.options import PRESETS
@@ -162,16 +162,23 @@ def to_the_end(
 
 VARIANTS: Final[Mapping[str, Variant]] = {
     "before": Variant(before, 2, 40.0),
-    "chance 5 %": Variant(Staying(singles=2, worth=0.0, far_slower=math.inf), 2, 40.0),
-    "worth 0.1 %": Variant(Staying(singles=2, worth=0.001, far_slower=math.inf), 2, 40.0),
-    "worth 0.2 %": Variant(Staying(singles=2, worth=0.002, far_slower=math.inf), 2, 40.0),
-    "worth 0.3 %": Variant(Staying(singles=2, worth=0.003, far_slower=math.inf), 2, 40.0),
-    "worth 0.5 %": Variant(Staying(singles=2, worth=0.005, far_slower=math.inf), 2, 40.0),
-    "worth 0.5 %, far slower at once": Variant(Staying(singles=2), 2, 40.0),
-    "the same, all singles": Variant(Staying(), 2, 40.0),
-    "the same, all singles, one run": Variant(Staying(), 1, 40.0),
-    "the same, all singles, one run, 60 s": Variant(Staying(), 1, 60.0),
-    "the same, all singles, one run, 90 s": Variant(Staying(), 1, 90.0),
+    **{
+        name: Variant(Staying(singles=2, worth=worth, worth_among=worth, far_slower=math.inf), 2, 40.0)
+        for name, worth in (
+            ("chance 5 %", 0.0),
+            ("worth 0.1 %", 0.001),
+            ("worth 0.2 %", 0.002),
+            ("worth 0.3 %", 0.003),
+            ("worth 0.5 %", 0.005),
+        )
+    },
+    "worth 0.5 %, far slower at once": Variant(Staying(singles=2, worth_among=WORTH), 2, 40.0),
+    "the same, all singles": Variant(Staying(worth_among=WORTH), 2, 40.0),
+    "the same, all singles, one run": Variant(Staying(worth_among=WORTH), 1, 40.0),
+    "the same, all singles, one run, 60 s": Variant(Staying(worth_among=WORTH), 1, 60.0),
+    "the same, all singles, one run, 90 s": Variant(Staying(worth_among=WORTH), 1, 90.0),
+    "the same, 60 s, worth 1 % among a kind": Variant(Staying(), 1, 60.0),
+    "the same, 60 s, worth 1 % everywhere": Variant(Staying(worth=WORTH_AMONG), 1, 60.0),
 }
 
 

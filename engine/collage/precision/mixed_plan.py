@@ -73,7 +73,6 @@ class PrecisionMix:
         self._guesses: dict[CacheKey, float] = {
             self._pool.cache_key(each.candidate): each.guess_us for each in reversed(made)
         }
-        self._sensitivities = sensitivities
         self._bound = bound
         self._known = known
         self._source = source

@@ -59,9 +59,8 @@ class ContenderMain:
         self._call = getattr(importlib.import_module(module), attribute)(**ask.arguments)
         assert self._call is not None
         gc.freeze()  # what is loaded stays; collecting before each burst need not walk it
-        began = time.perf_counter_ns()
         self._call()
-        return Prepared(first_us=(time.perf_counter_ns() - began) / 1e3)
+        return Prepared()
 
     def _burst(self, call: Callable[[], Any], ask: AskBurst) -> Burst:
         if ask.calibration_threads and self._calibration is None:

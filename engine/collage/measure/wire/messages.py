@@ -286,13 +286,7 @@ class AskPrepare:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """The call is ready and ran once.
-
-    Attributes:
-        first_us: Time of that run, in microseconds.
-    """
-
-    first_us: float
+    """The call is ready and ran once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

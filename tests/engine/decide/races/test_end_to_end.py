@@ -246,12 +246,12 @@ def test_a_plan_that_cannot_be_built_fails_alone(
 def test_a_plan_that_crashes_fails_alone(
     when: int, database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 99.9)], crashes={"b": when}))
+    on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)], crashes={"mixed-1": when}))
 
-    timings = timer(database, tmp_path).timer.run([FAST, MIDDLE])
+    timings = timer(database, tmp_path).timer.run([FAST, MIXED])
 
     assert [each.name for each in timings.timed] == ["a"]
-    assert timings.failed == {"b": "crash: signal 11"}
+    assert timings.failed == {"mixed-1": "crash: signal 11"}
 
 
 @pytest.mark.guards(

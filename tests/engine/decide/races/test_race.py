@@ -114,11 +114,11 @@ def run(
 
 
 def test_who_is_far_slower_leaves_after_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
-    track = Track({"a": 100.0, "b": 100.1, "c": 400.0, "m": 90.0})
+    track = Track({"a": 100.0, "b": 100.1, "c": 400.0, "m": 90.0}, noise=0.06)
 
-    raced = run(track, monkeypatch, "abcm", "abc")
+    raced = run(track, monkeypatch, "abcm", "abc", rounds=ENOUGH)
 
-    assert track.heats[:2] == [("a", "b", "c", "m"), ("a", "b", "m")]
+    assert track.heats == [("a", "b", "c", "m"), ("a", "b", "m")]
     assert track.rounds == [FIRST_ROUNDS, HEAT_ROUNDS]
     assert {name: len(rounds) for name, rounds in raced.rounds.items()} == {
         "a": ENOUGH,

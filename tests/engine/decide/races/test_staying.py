@@ -34,9 +34,11 @@ def staying(
     heats: int = 1,
     end: int = END,
     worth: float = 0.0,
+    worth_among: float | None = None,
 ) -> str:
     called = rounds(called_us, noise) if called_us is not None else {}
-    return "".join(Staying(worth=worth)(rounds(times_us, noise), called, singles, heats=heats, end=end))
+    rule = Staying(worth=worth, worth_among=worth if worth_among is None else worth_among)
+    return "".join(rule(rounds(times_us, noise), called, singles, heats=heats, end=end))
 
 
 def test_a_mixed_plan_that_cannot_be_kept_leaves_however_close_it_is() -> None:
@@ -103,6 +105,14 @@ def test_a_mixed_plan_that_is_likely_to_save_next_to_nothing_leaves_and_one_that
     assert staying({"a": 100.0, "m": 98.5}, "a", noise=0.001, end=84) == "am"
     assert staying({"a": 100.0, "m": 98.5}, "a", noise=0.001, end=84, worth=0.05) == ""
     assert staying({"a": 100.0, "m": 85.0}, "a", noise=0.05, end=84, worth=0.05) == "am"
+
+
+def test_more_is_to_be_expected_of_one_of_several_mixed_plans_than_of_a_single_one() -> None:
+    times = {"a": 100.0, "l": 90.0, "m": 90.5}
+
+    assert staying(times, "a", end=84, worth_among=0.001) == "alm"
+    assert staying(times, "a", end=84, worth_among=0.02) == "al"
+    assert staying(times, "a", end=84, worth=0.2, worth_among=0.001) == ""
 
 
 def test_heats_that_are_left_are_of_those_that_usually_stay() -> None:
