@@ -92,7 +92,8 @@ class Staying:
         mixes = [name for name in ran if name not in incumbents]
         if singles:
             mixes = [name for name in mixes if self._may_be_kept(name, singles, ways, heats, end)]
-        likely = {*self._fastest(singles, ways, heats, end)[: self.singles], *self._fastest(mixes, ways, heats, end)}
+        likely = {*self._fastest(singles, ways, heats, end)[: self.singles]}
+        likely.update(self._fastest(mixes, ways[:1], heats, end))  # `decide` compares mixed plans by their bound calls
         staying = [name for name in ran if name in likely]
         if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying, self.percent) for way in ways)):
             return []

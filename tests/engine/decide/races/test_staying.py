@@ -82,6 +82,12 @@ def test_each_single_toolchain_and_each_mixed_plan_that_may_be_the_fastest_of_it
     assert staying({"a": 100.0, "b": 101.0, "c": 110.0}, "abc", noise=0.15) == "abc"
 
 
+def test_of_mixed_plans_the_fastest_bound_call_counts() -> None:
+    bound, called = {"a": 100.0, "l": 80.0, "m": 90.0}, {"a": 100.0, "l": 90.0, "m": 80.0}
+
+    assert staying(bound, "a", called_us=called) == "al"
+
+
 def test_without_single_toolchains_mixed_plans_race_each_other() -> None:
     assert staying({"k": 90.0, "l": 120.0, "m": 90.5}, "") == "km"
 
