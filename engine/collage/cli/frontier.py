@@ -93,6 +93,8 @@ def frontier(
     from collage.store import database_file
 
     check_overwriting({"--json": json_to}, [model, inputs, calibration, database_file(tuning_db)])
+    if json_to is not None and json_to.resolve().parent == output.resolve():
+        raise click.UsageError(f"--json may not be in {str(output)!r}, which gets a frontier.json that says the same")
     if not no_plot:
         check_plotting()
     options = OptimizeOptions(

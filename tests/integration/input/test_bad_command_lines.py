@@ -267,6 +267,8 @@ def test_a_result_is_not_written_over_the_tuning_database(desk: Desk) -> None:
         ["frontier", desk.model, "-o", desk.folder / "f"],
     ):
         desk.refuses([*command, "--tuning-db", database, "--json", database], MISUSE, ["--json would overwrite"])
+    inside = ["frontier", desk.model, "-o", desk.folder, "--json", desk.folder / "max-error-0.001.collage"]
+    desk.refuses(inside, MISUSE, ["--json may not be in", "frontier.json"])
     desk.refuses(["db", "export", "--tuning-db", database, "-o", database], MISUSE, ["would overwrite"])
     desk.refuses(["db", "stats", "--tuning-db", database, "--json", database], MISUSE, ["would overwrite"])
 
