@@ -47,7 +47,7 @@ class Preset:
         deadline_s: Seconds a worker has for one candidate.
         evaluations: Number of plans timed by the second level of `--search two-level`.
         running_s: Seconds that candidates may run, checked and timed, until the lazy search asks for no more. What it
-            takes to build them does not count. Those of VGG-19, the longest of 17 models, ran for less than 30 s.
+            takes to build them does not count. Those of VGG-19, the longest of 17 models, ran for 33 s.
     """
 
     name: str

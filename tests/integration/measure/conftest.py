@@ -22,13 +22,7 @@ from collage.measure.wire.outcomes import BuildSettings, Tolerance
 from collage.measure.wire.values import encode_value
 from collage.setup.inputs.random_arrays import random_inputs
 from collage.store import MemoryStore, TuningStore
-from collage_core.contract import (
-    KernelFunction,
-    Protocol,
-    Target,
-    TensorSpec,
-    content_hash,
-)
+from collage_core.contract import KernelFunction, Protocol, Target, TensorSpec, content_hash
 from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.integration.measure.sourcing import Make, chain, faulty_target
 
@@ -113,10 +107,15 @@ def database() -> TuningStore:
 @pytest.fixture
 def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
     def make(
-        tolerance: float = 1e-4, deadline_s: float = 3600.0, plugin: str = "1", *, retry_failed: bool = False
+        tolerance: float = 1e-4,
+        deadline_s: float = 3600.0,
+        plugin: str = "1",
+        *,
+        workers: WorkerPool = pool,
+        retry_failed: bool = False,
     ) -> MeasuringCostSource:
         return MeasuringCostSource(
-            pool=pool,
+            pool=workers,
             capture=lambda: capture,
             database=database,
             host=this_host(),

@@ -10,14 +10,7 @@ from onnx_ir.passes.common import ShapeInferencePass
 
 from collage.measure.driver.source import MeasuringCostSource
 from collage_core.contract import Target
-from collage_core.fusion import (
-    CandidateKernel,
-    FusionRule,
-    FusionSpec,
-    RuleContext,
-    RuleOutcome,
-    SubGraph,
-)
+from collage_core.fusion import CandidateKernel, FusionRule, FusionSpec, RuleContext, RuleOutcome, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 
 Make = Callable[..., MeasuringCostSource]
@@ -30,6 +23,8 @@ def faulty_target(mode: str = "") -> Target:
 
 
 class NoRule(FusionRule):
+    """For candidates that are made one by one: nothing asks it to propose any."""
+
     def propose(self, graph: DataflowGraph, context: RuleContext) -> RuleOutcome:
         raise NotImplementedError
 

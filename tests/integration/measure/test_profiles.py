@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from collage.devices.this_host import this_host
-from collage.measure.driver.capture import Capture
 from collage.measure.driver.client import Worker
-from collage.measure.driver.settings import MeasureSettings
 from collage.measure.driver.source import MeasuringCostSource
 from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.messages import AskProfile
-from collage.measure.wire.outcomes import BuildSettings, Failed, Profiled, Refused
-from collage.setup.inputs.random_arrays import random_inputs
-from collage.store import MemoryStore, TuningStore
-from collage_core.contract import KernelProfile, ProfiledPart, Protocol, Unmeasured, Unsupported
+from collage.measure.wire.outcomes import Failed, Profiled, Refused
+from collage_core.contract import KernelProfile, ProfiledPart, Unmeasured, Unsupported
 from collage_core.fusion import CandidateKernel, FusionSpec, SubGraph
 from collage_core.ir.graph.dataflow import DataflowGraph
 from tests.integration.measure.conftest import SOURCE
-from tests.integration.measure.sourcing import NoRule, candidate, chain, faulty_target
-
-Make = Callable[..., MeasuringCostSource]
-
-
-@pytest.fixture(scope="module")
-def graph() -> DataflowGraph:
-    return chain()
-
-
-@pytest.fixture(scope="module")
-def capture(graph: DataflowGraph, store: BlobStore) -> Capture:
-    return Capture.take(graph.model, random_inputs(graph, seed=0), store)
-
-
-@pytest.fixture(scope="module")
-def pool(store: BlobStore) -> Iterator[WorkerPool]:
-    with WorkerPool([SOURCE], store) as pool:
-        yield pool
+from tests.integration.measure.sourcing import Make, NoRule, candidate, faulty_target
 
 
 @pytest.fixture
@@ -56,34 +31,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[AskProfile]:
 
     monkeypatch.setattr(Worker, "profile", profile)
     return requests
-
-
-@pytest.fixture
-def database() -> TuningStore:
-    return MemoryStore()
-
-
-@pytest.fixture
-def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
-    def make(
-        workers: WorkerPool = pool, deadline_s: float = 3600.0, plugin: str = "1", *, retry_failed: bool = False
-    ) -> MeasuringCostSource:
-        return MeasuringCostSource(
-            pool=workers,
-            capture=lambda: capture,
-            database=database,
-            host=this_host(),
-            plugins={"faulty": plugin},
-            retry_failed=retry_failed,
-            settings=MeasureSettings(
-                build=BuildSettings(threads=1, max_variants=2),
-                protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
-                deadline_s=deadline_s,
-            ),
-            now=lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
-        )
-
-    return make
 
 
 def profile_of(source: MeasuringCostSource, kernel: CandidateKernel) -> KernelProfile:
@@ -187,7 +134,7 @@ def test_a_crash_is_tried_again_in_a_fresh_worker(
 ) -> None:
     monkeypatch.setenv("DIED", str(tmp_path / "died"))
     with WorkerPool([SOURCE], store) as fresh:
-        assert isinstance(make(fresh).profile(candidate(graph, 0, "profiler-segfaults-once")), KernelProfile)
+        assert isinstance(make(workers=fresh).profile(candidate(graph, 0, "profiler-segfaults-once")), KernelProfile)
 
 
 def test_a_refusal_is_asked_for_once_per_run(make: Make, graph: DataflowGraph, asked: list[AskProfile]) -> None:
