@@ -5,7 +5,7 @@ Usage:
 
 In every other run a process burns one core, three seconds of every six. Plans are the same if they have the same
 kernels on the same targets. Where runs find several, the independent judge races a package of each with that of the
-plan found most often, without other load. Runs whose result is in DIR are not made again.
+plan found most often, without other load. Runs and races whose result is in DIR are not made again.
 
 Exits with 1 if the interval of a ratio does not contain 1, or is wider than a measurement's may be.
 """
@@ -116,6 +116,26 @@ def raced(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, lis
     return {key: [ratio.value, ratio.low, ratio.high] for key, ratio in ratios.items()}
 
 
+def ratios(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, list[float]]:
+    """Return what `raced` does; a race of the same plans by the same protocol is not run again.
+
+    Args:
+        model: The model; the result is kept beside it.
+        keys: Plans, the one found most often first.
+        protocol: How to race.
+    """
+    if len(keys) < 2:
+        return {}
+    done = model.with_suffix(".race.json")
+    of = {"plans": list(keys), "protocol": dataclasses.asdict(protocol)}
+    known = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else {}
+    if known.get("of") != of:
+        known = {"of": of, "ratios": raced(model, keys, protocol)}
+        done.write_text(json.dumps(known) + "\n", encoding="utf-8")
+    found: dict[str, list[float]] = known["ratios"]
+    return found
+
+
 def verdict(ratio: Sequence[float] | None) -> str:
     """Say what a ratio with its interval means; None is the plan that the others are compared with.
 
@@ -207,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             runs.append(json.loads(done.read_text(encoding="utf-8")))
             print(name, json.dumps(runs[-1]), flush=True)
         keys = list(by_plan(runs))
-        models.append({"model": name, "runs": runs, "ratios": raced(path, keys, protocol) if keys[1:] else {}})
+        models.append({"model": name, "runs": runs, "ratios": ratios(path, keys, protocol)})
         for row in rows(models[-1]):
             print("  ".join(row), flush=True)
     report = {"schema_version": 1, "environment": environment(), "protocol": dataclasses.asdict(protocol)}

@@ -7,8 +7,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from benchmarks import repeatability
+from benchmarks.judge.rounds import Protocol
 from benchmarks.records import plan_of
-from benchmarks.repeatability import by_plan, lost, markdown, plan_key
+from benchmarks.repeatability import by_plan, lost, markdown, plan_key, ratios
 
 CONV, RELU = {"target": "a", "nodes": ["conv", "add"]}, {"target": "b", "nodes": ["relu"]}
 
@@ -59,3 +63,20 @@ def test_the_page_has_a_row_for_each_plan() -> None:
     assert "| m | x | 2 | 1 | x 2, b 1 |  |  | most often |" in page
     assert "| m | y | 1 | 1 | y 2, b 1 | 1.010 | 0.990 - 1.030 | as fast |" in page
     assert "All plans of a model are as fast." in page
+
+
+def test_a_race_is_run_once_for_the_same_plans_and_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, ...]] = []
+
+    def raced(model: Path, keys: list[str], protocol: Protocol) -> dict[str, list[float]]:
+        made.append((*keys, str(protocol.rounds)))
+        return {key: [1.0, 0.99, 1.01] for key in keys[1:]}
+
+    monkeypatch.setattr(repeatability, "raced", raced)
+    model, few, many = tmp_path / "m.onnx", Protocol(threads=2, rounds=9), Protocol(threads=2, rounds=12)
+
+    assert ratios(model, ["x"], few) == {}
+    assert ratios(model, ["x", "y"], few) == ratios(model, ["x", "y"], few) == {"y": [1.0, 0.99, 1.01]}
+    assert ratios(model, ["x", "y"], many) == {"y": [1.0, 0.99, 1.01]}
+    assert set(ratios(model, ["x", "y", "z"], many)) == {"y", "z"}
+    assert made == [("x", "y", "9"), ("x", "y", "12"), ("x", "y", "z", "12")]
