@@ -32,7 +32,7 @@ import onnx
 from benchmarks.all_models import shapes, writers
 from benchmarks.judge.contender import CONTENDERS, Contender
 from benchmarks.judge.inputs import beside, read
-from benchmarks.judge.report import rounds_said
+from benchmarks.judge.report import rounds_said, write_json
 from benchmarks.judge.rounds import PATIENCE, Protocol, compete
 from benchmarks.judge.statistics import HALF_WIDTH, decides
 from benchmarks.page import environment, head, lines_of, noting, written
@@ -116,7 +116,7 @@ def raced(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, lis
     return {key: [ratio.value, ratio.low, ratio.high] for key, ratio in ratios.items()}
 
 
-def ratios(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, list[float]]:
+def raced_once(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, list[float]]:
     """Return what `raced` does; a race of the same plans by the same protocol is not run again.
 
     Args:
@@ -131,9 +131,9 @@ def ratios(model: Path, keys: Sequence[str], protocol: Protocol) -> dict[str, li
     known = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else {}
     if known.get("of") != of:
         known = {"of": of, "ratios": raced(model, keys, protocol)}
-        done.write_text(json.dumps(known) + "\n", encoding="utf-8")
-    found: dict[str, list[float]] = known["ratios"]
-    return found
+        write_json(done, known)
+    ratios: dict[str, list[float]] = known["ratios"]
+    return ratios
 
 
 def verdict(ratio: Sequence[float] | None) -> str:
@@ -223,11 +223,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 beside_load = number % 2 == 1
                 with load() if beside_load else contextlib.nullcontext():
                     found = run(path, options.work)
-                done.write_text(json.dumps({**found, "load": beside_load}) + "\n", encoding="utf-8")
+                write_json(done, {**found, "load": beside_load})
             runs.append(json.loads(done.read_text(encoding="utf-8")))
             print(name, json.dumps(runs[-1]), flush=True)
         keys = list(by_plan(runs))
-        models.append({"model": name, "runs": runs, "ratios": ratios(path, keys, protocol)})
+        models.append({"model": name, "runs": runs, "ratios": raced_once(path, keys, protocol)})
         for row in rows(models[-1]):
             print("  ".join(row), flush=True)
     report = {"schema_version": 1, "environment": environment(), "protocol": dataclasses.asdict(protocol)}
