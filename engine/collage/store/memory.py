@@ -6,7 +6,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from types import TracebackType
 
 from collage.store.documents import TypedDocuments
 from collage.store.errors import DatabaseError
@@ -194,10 +193,5 @@ class MemoryStore(TypedDocuments):
     def __enter__(self) -> MemoryStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

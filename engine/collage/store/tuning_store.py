@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Protocol, TypeAlias
 
 from collage.store.documents import D, Document
@@ -251,12 +250,7 @@ class TuningStore(Protocol):
 
     def __enter__(self) -> TuningStore: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

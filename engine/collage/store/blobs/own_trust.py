@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
-from types import TracebackType
 
 from collage.store.documents import TypedDocuments
 from collage.store.records import BlobSpace, Purpose, RecordKey, StoredDocument, TuningRecord
@@ -148,10 +147,5 @@ class OwnTrust(TypedDocuments):
     def __enter__(self) -> OwnTrust:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

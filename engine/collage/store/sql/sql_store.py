@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import Self, TypeVar
 
 from collage.store.blobs.blob_files import BlobFiles
@@ -302,12 +301,7 @@ class SqlStore(TypedDocuments):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
