@@ -41,26 +41,6 @@ def test_a_long_run_need_not_be_warmed_up_for_again_before_it_is_timed_as_users_
     assert len(calls) == 2 + untimed
 
 
-@pytest.mark.parametrize(("first_s", "untimed"), [(0.0, 1), (0.03, 0)])
-def test_a_run_that_takes_longer_than_the_warm_up_rests_instead(
-    first_s: float, untimed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    rests: list[float] = []
-    monkeypatch.setattr(time, "sleep", rests.append)
-    contender = ContenderMain()
-    contender._call = lambda: calls.append(1)
-    contender._run_s = first_s
-    ask = AskBurst(duration_s=0.0, min_runs=2, warmup_s=0.001 if first_s else 0.0)
-
-    burst = contender.answer(ask)
-
-    assert isinstance(burst, Burst)
-    assert len(burst.samples_us) == 2
-    assert len(calls) == 2 + untimed
-    assert rests == ([] if untimed else [0.001])
-
-
 class Turns:
     """A call whose runs differ, and begin again after three."""
 

@@ -31,7 +31,6 @@ class ContenderMain:
     def __init__(self) -> None:
         self._call: Callable[[], Any] | None = None
         self._calibration: Calibration | None = None
-        self._run_s = 0.0  # what a run took in the last turn; while others load it takes longer
         self._streams: list[Callable[[], Any]] = []
 
     def answer(self, message: Message) -> Message:
@@ -69,20 +68,16 @@ class ContenderMain:
         as_called = getattr(call, "as_called", None) if ask.as_called else None
         if as_called is not None:
             ask = dataclasses.replace(ask, duration_s=ask.duration_s / 2)
-        rests = 0 < ask.warmup_s <= self._run_s
-        if rests:
-            time.sleep(ask.warmup_s)
         gc.collect()
         gc.disable()
         try:
             before_us = 0.0 if calibrate is None else calibrate()
-            samples = _samples(call, ask, None if rests else ask.warmup_s)
-            self._run_s = statistics.median(samples) / 1e6
+            samples = _samples(call, ask, ask.warmup_s)
             parts = getattr(call, "parts", None) if ask.in_parts else None
             parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
             per_s = _runs_per_s(self._side_by_side(call, ask.streams), ask.duration_s)
-            warmup_s = 0.0 if self._run_s < ask.warmup_s else None  # a long run warmed up for both
+            warmup_s = 0.0 if statistics.median(samples) < ask.warmup_s * 1e6 else None  # a long run warmed up for both
             return Burst(
                 samples_us=samples,
                 called_us=() if as_called is None else _samples(as_called, ask, warmup_s),

@@ -186,9 +186,7 @@ def interleaved(
         rounds: Number of turns of each contender.
         burst_s: Minimum seconds of samples in a turn.
         min_runs: Minimum number of samples in a turn.
-        warmup_s: Seconds of untimed runs before a turn's samples, at least one run. A contender whose runs take longer
-            rests as long instead: on two cores first runs of ResNet-50 and a segmenter, of 50 to 80 ms, took at most
-            0.5 % longer then than later ones.
+        warmup_s: Seconds of untimed runs before a turn's samples, at least one run.
         settle_s: Pause before a turn. Together with the warm-up it outlasts the spinning of the previous
             contender's idle threads: ONNX Runtime's spin for 2^20 pauses, about 60 ms
             (`EigenNonBlockingThreadPool.h`). After a pause of 20 ms alone ResNet-50 took 27 % longer.

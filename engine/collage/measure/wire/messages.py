@@ -296,8 +296,7 @@ class AskBurst:
     Attributes:
         duration_s: Least time to take samples for, in seconds; half for each kind of runs if there are both.
         min_runs: Least number of samples.
-        warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches. A call whose runs take
-            longer rests as long instead.
+        warmup_s: Seconds of warm-up, at least one run: other contenders have used the caches.
         as_called: Whether runs as users call them are timed, too.
         in_parts: Whether runs are also made with a clock between their steps, for as long as the call's samples.
         calibration_threads: Threads of the calibration kernel, which runs before and after; 0 to run none.
