@@ -21,7 +21,7 @@ from collage.explore.measuring import is_operator, is_unmeasured
 from collage.explore.mixing import best_plan, looked_around
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
 from collage.explore.regions import moved_regions, placed_regions, shifted_regions
-from collage.explore.searching import merged_on
+from collage.explore.searching import confirmed, merged_on, searched
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
 from collage_core.search import SearchResult, SearchTarget
@@ -30,6 +30,9 @@ _ROUNDS = 3
 """Rounds of proposing by what was learnt, for each in which neighbours may be joined: a border moves by an operator in
 each, and what is not worth it is not measured.
 """
+
+_BEYOND_NOISE = 2.0
+"""Standard deviations of a measurement by which a plan has to be dearer than it seemed for the search to look on."""
 
 
 def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
@@ -53,11 +56,13 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     knowledge, cuts = _proposed_anew(knowledge)
     knowledge = _around(_improved(knowledge))
     exploration = covered(knowledge.exploration, cuts)
-    if exploration.pool is not knowledge.exploration.pool:  # there was no plan, so there was nothing to improve
-        knowledge, _ = _proposed_anew(knowledge.after(exploration))
-        exploration = _around(_improved(knowledge)).exploration
+    is_covered = exploration.pool is knowledge.exploration.pool
+    knowledge = knowledge.after(exploration)
+    if not is_covered:  # there was no plan, so there was nothing to improve
+        knowledge, _ = _proposed_anew(knowledge)
+        knowledge = _around(_improved(knowledge))
     try:
-        explored = concluded(exploration)
+        explored = concluded(_looked_on(knowledge))
     except UncoveredError as error:  # a kernel that nothing else covers failed when it was measured in full
         explored = concluded(covered(error.exploration, cuts))
     return dataclasses.replace(explored, result=dataclasses.replace(explored.result, method="lazy"))
@@ -131,6 +136,22 @@ def _around(knowledge: Knowledge) -> Knowledge:
         if len(knowledge.learnt) == before:
             break
     return knowledge
+
+
+def _looked_on(knowledge: Knowledge) -> Exploration:
+    """Measure the best plan again, and look on where it turns out dearer than noise explains.
+
+    What other plans might save was judged by what this one seemed to take. If that was measured in a quick minute, all
+    of them looked too dear to be measured.
+    """
+    for _ in range(knowledge.exploration.setup.preset.confirm_rounds):
+        exploration, believed = searched(knowledge.exploration)
+        exploration, result = confirmed(exploration)
+        knowledge = knowledge.after(exploration)
+        if result.total_us <= believed.total_us * (1 + _BEYOND_NOISE * knowledge.noise):
+            break
+        knowledge = _around(_improved(knowledge))
+    return knowledge.exploration
 
 
 def _near(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]:

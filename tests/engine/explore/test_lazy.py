@@ -225,6 +225,26 @@ def test_a_promise_that_does_not_come_true_is_not_taken() -> None:
     assert [len(names) for _, names in path(found)] == [len(GRAPH)]
 
 
+def test_where_the_plan_is_dearer_than_it_seemed_the_search_looks_on() -> None:
+    """Whole models were measured in a quick minute, everything else as it usually is."""
+    costs_us = {
+        "a": {**dict.fromkeys(FIRST, 10.0), **dict.fromkeys(SECOND, 14.0)},
+        "b": {**dict.fromkeys(FIRST, 14.0), **dict.fromkeys(SECOND, 10.0)},
+    }
+    usual = by_operator(costs_us, launch_us=2.0)
+    seen: set[str] = set()
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        found, target = usual(candidate), candidate.target.name
+        is_quick = candidate.sub_graph.names == GRAPH.names and target not in seen
+        seen.update({target} if is_quick else ())
+        return 0.5 * found if is_quick and isinstance(found, float) else found
+
+    found = explored(FakeSource(truth, profile_us=lambda target, node: costs_us[target][node.op_type]))
+
+    assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+
+
 def test_after_the_budget_whole_models_are_measured_and_nothing_else() -> None:
     source = FakeSource(HALVES)
 
