@@ -141,12 +141,12 @@ def _around(knowledge: Knowledge) -> Knowledge:
 def _looked_on(knowledge: Knowledge) -> Exploration:
     """Measure the best plan again, and look on where it turns out dearer than noise explains.
 
-    What other plans might save was judged by what this one seemed to take. If that was measured in a quick minute, all
+    What other plans might save was judged by what this one seemed to take. If that was measured in a quick second, all
     of them looked too dear to be measured.
     """
     for _ in range(knowledge.exploration.setup.preset.confirm_rounds):
         exploration, believed = searched(knowledge.exploration)
-        exploration, result = confirmed(exploration)
+        exploration, result = confirmed(exploration, believed)
         knowledge = knowledge.after(exploration)
         if result.total_us <= believed.total_us * (1 + _BEYOND_NOISE * knowledge.noise):
             break

@@ -63,13 +63,17 @@ def merged_on(exploration: Exploration, result: SearchResult) -> list[CandidateK
     return merged
 
 
-def confirmed(exploration: Exploration) -> tuple[Exploration, SearchResult]:
+def confirmed(exploration: Exploration, found: SearchResult | None = None) -> tuple[Exploration, SearchResult]:
     """Search, measure the path again, and search again until it stays the same.
+
+    Args:
+        exploration: What is known so far.
+        found: What `searched` finds in it, where that is known.
 
     Raises:
         UncoveredError: If no plan covers the graph.
     """
-    exploration, result = searched(exploration)
+    exploration, result = searched(exploration) if found is None else (exploration, found)
     for _ in range(exploration.setup.preset.confirm_rounds):
         pool = exploration.pool
         path = [pool.candidate(chosen) for chosen in result.candidates]

@@ -226,7 +226,7 @@ def test_a_promise_that_does_not_come_true_is_not_taken() -> None:
 
 
 def test_where_the_plan_is_dearer_than_it_seemed_the_search_looks_on() -> None:
-    """Whole models were measured in a quick minute, everything else as it usually is."""
+    """Whole models were measured in a quick second, everything else as it usually is."""
     costs_us = {
         "a": {**dict.fromkeys(FIRST, 10.0), **dict.fromkeys(SECOND, 14.0)},
         "b": {**dict.fromkeys(FIRST, 14.0), **dict.fromkeys(SECOND, 10.0)},

@@ -41,6 +41,25 @@ def test_a_long_run_need_not_be_warmed_up_for_again_before_it_is_timed_as_users_
     assert len(calls) == 2 + untimed
 
 
+@pytest.mark.parametrize("call_s", [0.0, 0.002])
+def test_each_turn_begins_with_an_untimed_run_however_long_it_takes(call_s: float) -> None:
+    calls: list[float] = []
+    contender = ContenderMain()
+
+    def call() -> None:
+        calls.append(call_s)
+        time.sleep(call_s)
+
+    contender._call = call
+    ask = AskBurst(duration_s=0.0, min_runs=2, warmup_s=call_s / 2)
+
+    for turn in (1, 2):
+        burst = contender.answer(ask)
+        assert isinstance(burst, Burst)
+        assert len(burst.samples_us) == 2
+        assert len(calls) == turn * 3
+
+
 class Turns:
     """A call whose runs differ, and begin again after three."""
 
