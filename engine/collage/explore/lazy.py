@@ -132,25 +132,28 @@ def _around(knowledge: Knowledge) -> Knowledge:
         knowledge, before = _with_regions(knowledge, near), len(knowledge.learnt)
         knowledge, path = looked_around(knowledge, near)
         if path is not None:
-            knowledge = looked_at(knowledge, "measuring merged neighbours", _to_merge(knowledge.exploration, path))
+            knowledge = _joined(knowledge, path)
         if len(knowledge.learnt) == before:
             break
     return knowledge
 
 
 def _looked_on(knowledge: Knowledge) -> Exploration:
-    """Measure the best plan again, and look on where it turns out dearer than noise explains.
+    """Measure the best plan again; look on where it turns out dearer than noise explains, and join neighbours on it.
 
     What other plans might save was judged by what this one seemed to take. If that was measured in a quick second, all
-    of them looked too dear to be measured.
+    of them looked too dear to be measured. Where another plan is the best then, its neighbours were not joined yet.
     """
-    for _ in range(knowledge.exploration.setup.preset.confirm_rounds):
+    most = knowledge.exploration.setup.preset.confirm_rounds
+    for turn in range(2 * most):
         exploration, believed = searched(knowledge.exploration)
         exploration, result = confirmed(exploration, believed)
-        knowledge = knowledge.after(exploration)
-        if result.total_us <= believed.total_us * (1 + _BEYOND_NOISE * knowledge.noise):
+        knowledge, before = knowledge.after(exploration), len(knowledge.learnt)
+        if turn < most and result.total_us > believed.total_us * (1 + _BEYOND_NOISE * knowledge.noise):
+            knowledge = _around(_improved(knowledge))
+        knowledge = _joined(knowledge, result)
+        if len(knowledge.learnt) == before:
             break
-        knowledge = _around(_improved(knowledge))
     return knowledge.exploration
 
 
@@ -163,12 +166,14 @@ def _near(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]
     ]
 
 
-def _to_merge(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]:
-    """Return neighbours on a plan that are to be measured as one kernel, whatever is believed of it.
+def _joined(knowledge: Knowledge, path: SearchResult) -> Knowledge:
+    """Measure neighbours on a plan as one kernel, whatever is believed of it.
 
     What is believed is a sum over the parts. Where two kernels of one target meet on the best plan, that sum is what
     keeps them apart, and it may be off by more than its doubt says.
     """
-    return [
+    exploration = knowledge.exploration
+    joined = [
         c for c in merged_on(exploration, path) if not exploration.pool.is_whole(c) and is_unmeasured(exploration, c)
     ]
+    return looked_at(knowledge, "measuring merged neighbours", joined)
