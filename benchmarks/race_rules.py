@@ -40,7 +40,7 @@ from collage.decide import decision
 from collage.decide.decision import Timed, decide
 from collage.decide.races import staying
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, LEAST_RUNS, heats_left
-from collage.decide.races.staying import LOOKED_AT, WORTH, WORTH_AMONG, Staying, fastest, is_settled
+from collage.decide.races.staying import LOOKED_AT, Outlook, Staying, fastest, is_settled
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
 from collage.options import PRESETS
@@ -61,6 +61,7 @@ LIMIT_S: Final = PRESETS["default"].race_s
 _HALF_S: Final = PRESETS["default"].round_s / 2
 _RESAMPLES: Final = 200
 _NEVER_S: Final = 1e9
+_BEYOND_DOUBT: Final = statistics.NormalDist().inv_cdf(0.975)
 START_S: Final = 1.5
 """Seconds to load one contender, beside another one."""
 
@@ -160,26 +161,35 @@ def to_the_end(
     return list(ran)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Normal(Staying):
+    """The rule before few rounds were taken to say little of how much they vary."""
+
+    def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> Outlook:
+        rounds = len(way[name])
+        ratio = staying.ratio_interval(way[name], way[to], seed=0, percent=self.percent)
+        noise = (math.log(ratio.high) - math.log(ratio.low)) / (2 * _BEYOND_DOUBT)
+        so_far = rounds / max(end, rounds)
+        deviation = math.hypot(noise, PROCESS_NOISE / math.sqrt(heats)) * math.sqrt(1 - so_far)
+        return Outlook(math.log(ratio.value), max(deviation, 1e-9), -_BEYOND_DOUBT * noise * math.sqrt(so_far))
+
+
 VARIANTS: Final[Mapping[str, Variant]] = {
     "before": Variant(before, 2, 40.0),
-    **{
-        name: Variant(Staying(singles=2, worth=worth, worth_among=worth, far_slower=math.inf), 2, 40.0)
-        for name, worth in (
-            ("chance 5 %", 0.0),
-            ("worth 0.1 %", 0.001),
-            ("worth 0.2 %", 0.002),
-            ("worth 0.3 %", 0.003),
-            ("worth 0.5 %", 0.005),
-        )
-    },
-    "worth 0.5 %, far slower at once": Variant(Staying(singles=2, worth_among=WORTH), 2, 40.0),
-    "the same, all singles": Variant(Staying(worth_among=WORTH), 2, 40.0),
-    "the same, all singles, one run": Variant(Staying(worth_among=WORTH), 1, 40.0),
-    "the same, all singles, one run, 60 s": Variant(Staying(worth_among=WORTH), 1, 60.0),
-    "the same, all singles, one run, 90 s": Variant(Staying(worth_among=WORTH), 1, 90.0),
-    "the same, 60 s, worth 1 % among a kind": Variant(Staying(), 1, 60.0),
-    "the same, 60 s, worth 1 % everywhere": Variant(Staying(worth=WORTH_AMONG), 1, 60.0),
+    "normal outlook": Variant(Normal()),
+    "default": Variant(Staying()),
+    "chance 2 %": Variant(Staying(futile=0.02)),
+    "chance 10 %": Variant(Staying(futile=0.1)),
+    "worth nothing": Variant(Staying(worth=0.0)),
+    "worth 0.2 %": Variant(Staying(worth=0.002)),
+    "worth 1 %": Variant(Staying(worth=0.01)),
+    "two singles": Variant(Staying(singles=2)),
+    "nobody leaves at once": Variant(Staying(far_slower=math.inf)),
+    "two runs": Variant(Staying(), 2),
+    "40 s": Variant(Staying(), limit_s=40.0),
+    "90 s": Variant(Staying(), limit_s=90.0),
 }
+"""Ways to race: the first rule, then what is the default and what differs from it in one thing."""
 
 
 def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:

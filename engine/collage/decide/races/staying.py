@@ -6,10 +6,9 @@ D. J. Spiegelhalter, L. S. Freedman and P. R. Blackburn, "Monitoring clinical tr
 difference significant. Of single toolchains the fastest alone matters, so one matters while it may be that.
 
 Chances say nothing of how much is at stake: two toolchains that take equally long may each be the fastest for as long
-as anybody looks. So a contender leaves, too, of which the rounds that are left are expected to save less than `WORTH`,
-or, among mixed plans and among single toolchains, `WORTH_AMONG`. That is the expected value of information of S. E.
-Chick and K. Inoue, "New two-stage and sequential procedures for selecting the best simulated system" (Operations
-Research 49(5), 2001).
+as anybody looks. So a contender leaves, too, of which the rounds that are left are expected to save less than `WORTH`.
+That is the expected value of information of S. E. Chick and K. Inoue, "New two-stage and sequential procedures for
+selecting the best simulated system" (Operations Research 49(5), 2001).
 
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence.
 
@@ -31,9 +30,7 @@ from collage.measure.statistics import Interval, percentile, ratio_interval
 FUTILE: Final = 0.05
 """Chance of being kept, or of being the fastest, below which a contender leaves."""
 WORTH: Final = 0.005
-"""Share of a plan's time that the rounds that are left have to be expected to save by a mixed plan."""
-WORTH_AMONG: Final = 0.01
-"""The same by another mixed plan, or another single toolchain. As many mixed plans are kept as with `WORTH`."""
+"""Share of a plan's time that the rounds that are left have to be expected to save."""
 _PROCESS: Final = 0.02
 """Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
 _CLOSE: Final = 0.02
@@ -45,6 +42,8 @@ most 0.08 %.
 """
 LOOKED_AT: Final = 2
 """Rounds of the first heat after which contenders may leave."""
+_LEAST_DEGREES: Final = 3
+"""Degrees of freedom below which Student's t has no variance."""
 _NORMAL: Final = statistics.NormalDist()
 _BEYOND_DOUBT: Final = _NORMAL.inv_cdf(0.975)
 
@@ -56,8 +55,7 @@ class Staying:
     Attributes:
         singles: Most single toolchains that run more than the first heat; all that may be the fastest if None.
         futile: Chance below which a contender leaves.
-        worth: Expected saving by a mixed plan, as a share of a plan's time, below which it leaves.
-        worth_among: The same by another plan of a kind.
+        worth: Expected saving, as a share of a plan's time, below which it leaves.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
         percent: Which percentile of a round's samples counts.
     """
@@ -65,7 +63,6 @@ class Staying:
     singles: int | None = None
     futile: float = FUTILE
     worth: float = WORTH
-    worth_among: float = WORTH_AMONG
     far_slower: float = FAR_SLOWER
     percent: float = 50.0
 
@@ -128,7 +125,7 @@ class Staying:
             best = fastest(way, names, self.percent) if names else ""
             for name in names:
                 outlook = None if name == best else self._outlook(way, name, best, heats, end)
-                chance = 1.0 if outlook is None else self._worthwhile(outlook, 0.0, self.worth_among)
+                chance = 1.0 if outlook is None else self._worthwhile(outlook, 0.0)
                 chances[name] = max(chances.get(name, 0.0), chance)
         return sorted((name for name in names if chances[name] > 0), key=lambda name: -chances[name])
 
@@ -138,19 +135,19 @@ class Staying:
         """Return whether a mixed plan may be faster than the fastest single toolchain, in both ways, beyond doubt."""
         outlooks = (self._outlook(way, name, fastest(way, singles, self.percent), heats, end) for way in ways)
         limit = math.log(DISPLACE_BELOW)
-        return all(self._worthwhile(each, min(limit, each.significant), self.worth) > 0 for each in outlooks)
+        return all(self._worthwhile(each, min(limit, each.significant)) > 0 for each in outlooks)
 
-    def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> _Outlook:
-        return _Outlook.of(_ratio(way, name, to, self.percent), len(way[name]), heats=heats, end=end)
+    def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> Outlook:
+        return Outlook.of(_ratio(way, name, to, self.percent), len(way[name]), heats=heats, end=end)
 
-    def _worthwhile(self, outlook: _Outlook, limit: float, worth: float) -> float:
+    def _worthwhile(self, outlook: Outlook, limit: float) -> float:
         """Return the chance that a ratio's logarithm is below a limit in the end; 0 if that is not worth the rounds."""
         chance = outlook.chance(limit)
-        return chance if chance >= self.futile and outlook.saving(limit) >= worth else 0.0
+        return chance if chance >= self.futile and outlook.saving(limit) >= self.worth else 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Outlook:
+class Outlook:
     """What the logarithm of a ratio will be in the end: a normal distribution.
 
     Attributes:
@@ -164,8 +161,11 @@ class _Outlook:
     significant: float
 
     @classmethod
-    def of(cls, ratio: Interval, rounds: int, *, heats: int, end: int) -> _Outlook:
+    def of(cls, ratio: Interval, rounds: int, *, heats: int, end: int) -> Outlook:
         """Return what the rounds so far say.
+
+        The deviation is that of Student's t, since few rounds say little of how much they vary. Of a ratio whose
+        interval reaches farther down than up it is that below.
 
         Args:
             ratio: The ratio by these.
@@ -175,7 +175,10 @@ class _Outlook:
         """
         so_far = rounds / max(end, rounds)
         noise = (math.log(ratio.high) - math.log(ratio.low)) / (2 * _BEYOND_DOUBT)
-        deviation = math.hypot(noise, _PROCESS / math.sqrt(heats)) * math.sqrt(1 - so_far)
+        below = max(noise, (math.log(ratio.value) - math.log(ratio.low)) / _BEYOND_DOUBT)
+        degrees = max(rounds - 1, _LEAST_DEGREES)
+        spread = below * math.sqrt(degrees / (degrees - 2))
+        deviation = math.hypot(spread, _PROCESS / math.sqrt(heats)) * math.sqrt(1 - so_far)
         return cls(math.log(ratio.value), max(deviation, 1e-9), -_BEYOND_DOUBT * noise * math.sqrt(so_far))
 
     def chance(self, limit: float) -> float:
