@@ -39,7 +39,7 @@ class Preset:
         rounds: Most interleaved rounds of the end-to-end race.
         round_s: Seconds each contender runs in a round.
         race_s: Seconds after which no further heat of a race begins, except the second. Plans that look better then may
-            join until twice this time has passed, the building of plans included, and have one heat in any case.
+            join until a third more has passed, the building of plans included, and have one heat in any case.
         protocol: Timing protocol of candidates.
         effort: Passed to toolchains as `BuildContext.effort`.
         max_variants: Variants of a candidate that are timed, on the CPU.
@@ -94,7 +94,7 @@ PRESETS: Mapping[str, Preset] = {
             challengers=3,
             rounds=84,
             round_s=0.08,
-            race_s=60.0,
+            race_s=90.0,
             protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
             effort=1,
             max_variants=1,

@@ -104,10 +104,10 @@ class EndToEndTimer:
     def left_s(self, after: EndToEndTimings) -> float:
         """Return seconds in which heats may begin that go on with a race; 0 or less if that took too long.
 
-        The two together have twice the time of one, by what is kept of the first: later runs find the same.
+        The two together have a third more time than one, by what is kept of the first: later runs find the same.
         """
         limit_s = self._saved.preset.race_s
-        return min(limit_s, 2 * limit_s - after.took_s)
+        return min(limit_s, 4 * limit_s / 3 - after.took_s)
 
     def _has_more_time_than(self, known: SavedRace) -> bool:
         return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s
