@@ -12,9 +12,9 @@ factor of its own.
 
 Each way races the same draws, within the time that its turns and the starts of its processes would take. The plan is
 then decided on as in `optimize`. What it loses is the true time of its plan over that of the plan that is decided on
-after all rounds of all contenders. Recorded rounds have two runs of each kind at least. `one run` takes one of them,
-and the time of one, where a run fills half of a round. `--collect` makes the file of races from tuning databases:
-quartiles of each round.
+after all rounds of all contenders. Recorded rounds have two runs of each kind at least. Where a run fills half of a
+round, one of them is taken, and its time, but by `before` and `two runs`. `--collect` makes the file of races from
+tuning databases: quartiles of each round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from collage.decide import decision
 from collage.decide.decision import Timed, decide
 from collage.decide.races import staying
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, LEAST_RUNS, heats_left
-from collage.decide.races.staying import LOOKED_AT, Outlook, Staying, fastest, is_settled
+from collage.decide.races.staying import LOOKED_AT, Outlook, Staying, fastest, is_settled, ratio_of
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
 from collage.options import PRESETS
@@ -167,7 +167,7 @@ class Normal(Staying):
 
     def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> Outlook:
         rounds = len(way[name])
-        ratio = staying.ratio_interval(way[name], way[to], seed=0, percent=self.percent)
+        ratio = ratio_of(way, name, to, self.percent)
         noise = (math.log(ratio.high) - math.log(ratio.low)) / (2 * _BEYOND_DOUBT)
         so_far = rounds / max(end, rounds)
         deviation = math.hypot(noise, PROCESS_NOISE / math.sqrt(heats)) * math.sqrt(1 - so_far)

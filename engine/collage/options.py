@@ -39,7 +39,7 @@ class Preset:
         rounds: Most interleaved rounds of the end-to-end race.
         round_s: Seconds each contender runs in a round.
         race_s: Seconds after which no further heat of a race begins, except the second. Plans that look better then may
-            join until a third more has passed, the building of plans included, and have one heat in any case.
+            join within 30 s more, the building of all plans included, and have one heat at least.
         protocol: Timing protocol of candidates.
         effort: Passed to toolchains as `BuildContext.effort`.
         max_variants: Variants of a candidate that are timed, on the CPU.

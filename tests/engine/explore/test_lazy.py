@@ -211,8 +211,8 @@ def test_where_the_plan_is_dearer_than_it_seemed_the_search_looks_on() -> None:
 
 @pytest.mark.parametrize("seed", [8, 12, 39])
 def test_neighbours_of_one_target_on_the_plan_were_measured_as_one_kernel(seed: int) -> None:
-    """Three in ten measurements are made in a quick second, so confirming changes the plan. Seeds are those of the
-    first sixty with which neighbours on the last plan were joined only before it was confirmed.
+    """Three in ten measurements are made in a quick second, so confirming changes the plan. Of the first sixty seeds
+    these failed when neighbours were joined before confirming only.
     """
     draws = random.Random(seed)
     usual = by_operator({name: {each: draws.uniform(5.0, 20.0) for each in OPERATORS} for name in "ab"}, launch_us=2.0)

@@ -28,6 +28,8 @@ from collage_core.errors import CollageError
 
 _LEAST_S = 10.0
 """Seconds in which a plan has to be loaded and run once, though the budget is spent."""
+_JOINING_S = 30.0
+"""Seconds after a preset's in which heats of plans that join begin, and none joins later."""
 _LARGER = 1.25
 """A race that a budget cut short is run anew with one that is larger by this factor: less would add few rounds, and the
 share of a budget that one of several shapes has differs a little from run to run.
@@ -102,12 +104,9 @@ class EndToEndTimer:
         return saved.timings(name, raced, chosen, after, self._began)
 
     def left_s(self, after: EndToEndTimings) -> float:
-        """Return seconds in which heats may begin that go on with a race; 0 or less if that took too long.
-
-        The two together have a third more time than one, by what is kept of the first: later runs find the same.
-        """
+        """Return seconds in which heats may begin that go on with a race; 0 or less if that took too long."""
         limit_s = self._saved.preset.race_s
-        return min(limit_s, 4 * limit_s / 3 - after.took_s)
+        return min(limit_s, limit_s + _JOINING_S - after.took_s)
 
     def _has_more_time_than(self, known: SavedRace) -> bool:
         return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s

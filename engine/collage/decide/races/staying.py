@@ -43,7 +43,7 @@ most 0.05 %.
 LOOKED_AT: Final = 2
 """Rounds of the first heat after which contenders may leave."""
 _LEAST_DEGREES: Final = 3
-"""Degrees of freedom below which Student's t has no variance."""
+"""Fewest degrees of freedom with which Student's t has a finite variance."""
 _NORMAL: Final = statistics.NormalDist()
 _BEYOND_DOUBT: Final = _NORMAL.inv_cdf(0.975)
 
@@ -138,7 +138,7 @@ class Staying:
         return all(self._worthwhile(each, min(limit, each.significant)) > 0 for each in outlooks)
 
     def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> Outlook:
-        return Outlook.of(_ratio(way, name, to, self.percent), len(way[name]), heats=heats, end=end)
+        return Outlook.of(ratio_of(way, name, to, self.percent), len(way[name]), heats=heats, end=end)
 
     def _worthwhile(self, outlook: Outlook, limit: float) -> float:
         """Return the chance that a ratio's logarithm is below a limit in the end; 0 if that is not worth the rounds."""
@@ -162,10 +162,9 @@ class Outlook:
 
     @classmethod
     def of(cls, ratio: Interval, rounds: int, *, heats: int, end: int) -> Outlook:
-        """Return what the rounds so far say.
+        """Return what the rounds so far say, with the deviation of Student's t: few say little of how much they vary.
 
-        The deviation is that of Student's t, since few rounds say little of how much they vary. Of a ratio whose
-        interval reaches farther down than up it is that below.
+        Where the interval reaches farther down than up, the lower side counts.
 
         Args:
             ratio: The ratio by these.
@@ -199,7 +198,7 @@ def _ways(ran: Mapping[str, Rounds], called: Mapping[str, Rounds]) -> list[Mappi
 def is_settled(way: Mapping[str, Rounds], names: Sequence[str], percent: float = 50.0) -> bool:
     """Return whether each contender is either known to be slower than the fastest or known to be close to it."""
     best = fastest(way, names, percent)
-    ratios = [_ratio(way, name, best, percent) for name in names if name != best]
+    ratios = [ratio_of(way, name, best, percent) for name in names if name != best]
     return all(ratio.low > 1 or ratio.high - ratio.low <= 2 * _CLOSE for ratio in ratios)
 
 
@@ -209,5 +208,6 @@ def fastest(way: Mapping[str, Rounds], names: Sequence[str], percent: float = 50
     return min(middle, key=lambda name: (middle[name], name))
 
 
-def _ratio(way: Mapping[str, Rounds], name: str, to: str, percent: float) -> Interval:
+def ratio_of(way: Mapping[str, Rounds], name: str, to: str, percent: float) -> Interval:
+    """Return the ratio of one contender's times to another's."""
     return ratio_interval(way[name], way[to], seed=0, percent=percent)
