@@ -38,7 +38,7 @@ _CLOSE: Final = 0.02
 FAR_SLOWER: Final = 1.25
 """A contender that takes so many times as long as the fastest in each of the first `LOOKED_AT` rounds leaves at once.
 Identical processes differ by `_PROCESS`; in the replay of `benchmarks/race_rules.py` the expected loss changes by at
-most 0.05 %.
+most 0.02 %.
 """
 LOOKED_AT: Final = 2
 """Rounds of the first heat after which contenders may leave."""
