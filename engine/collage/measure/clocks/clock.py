@@ -84,13 +84,7 @@ def time_call(
 
 
 def _blocks(
-    call: BoundCall,
-    count: int,
-    each: _Sampling,
-    clock_ns: Callable[[], int],
-    observe: Observer,
-    *,
-    rewarming: bool,
+    call: BoundCall, count: int, each: _Sampling, clock_ns: Callable[[], int], observe: Observer, *, rewarming: bool
 ) -> list[_Taken]:
     """Return the least disturbed blocks, in the order taken."""
     taken: list[_Taken] = []

@@ -19,13 +19,7 @@ from collage.measure.driver.worker_pool import WorkerPool
 from collage.measure.profiling.profiling_costs import ProfilingCosts
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.wire.outcomes import Built, Failed, Measured, Outcome, Refused, Stage
-from collage.store import (
-    MAX_ATTEMPTS,
-    ModelKernels,
-    Purpose,
-    RecordKey,
-    TuningStore,
-)
+from collage.store import MAX_ATTEMPTS, ModelKernels, Purpose, RecordKey, TuningStore
 from collage_core.contract import Host
 from collage_core.fusion import CandidateKernel
 

@@ -25,14 +25,7 @@ from collage.measure.wire.blobs import BlobStore
 from collage.measure.wire.codec import Codec
 from collage.measure.wire.function_codec import FunctionEncoder, decode_function
 from collage.measure.wire.messages import Hello, Message
-from collage.measure.wire.model_messages import (
-    AT_NODE,
-    AskNode,
-    AskReference,
-    ModelFailed,
-    NodeValues,
-    ReferenceValues,
-)
+from collage.measure.wire.model_messages import AT_NODE, AskNode, AskReference, ModelFailed, NodeValues, ReferenceValues
 from collage.measure.wire.values import decode_value, encode_value
 from collage.measure.wire.wire_values import WireFunction, WireValue
 from collage.reference import Fallback
