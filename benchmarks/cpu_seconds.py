@@ -6,7 +6,7 @@ Usage:
 Each run optimizes a model cold, into an empty tuning database, and warm, by the same command over what the first left.
 That keeps the package by now, so a third run says `--anew`. The figure is the minimum over the runs, because other load
 only adds. `--before` is another source tree of this project, whose dependencies this Python has; it takes turns with
-this one.
+this one. Turns whose runs are in DIR are not made again.
 
 Exits with 1 if a cold run takes more than before, or a warm one more than half of what it took.
 """
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.judge.report import write_json
 from benchmarks.models import MODELS
 from benchmarks.page import environment, head, lines_of, noting, written
 
@@ -65,14 +66,21 @@ def run(tree: Path, model: Path, folder: Path, *, anew: bool) -> dict[str, Any]:
     }
 
 
-def runs(trees: Mapping[str, Path], model: Path, count: int, work: Path) -> Iterator[dict[str, Any]]:
-    """Yield the runs of each tree, in turns."""
+def runs(trees: Mapping[str, Path], model: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Yield the runs of each tree, in turns. Those of a turn are kept beside the model, and not made again."""
     for turn in range(count):
         for name, tree in trees.items():
-            with tempfile.TemporaryDirectory(dir=work) as folder:
-                for state in STATES[name]:
-                    found = run(tree, model, Path(folder), anew=state == "anew")
-                    yield {"tree": name, "state": state, "turn": turn, **found}
+            done = model.with_suffix(f".{name}-{turn}.json")
+            if not done.is_file():
+                write_json(done, {"runs": turn_of(tree, model, STATES[name])})
+            for each in json.loads(done.read_text(encoding="utf-8"))["runs"]:
+                yield {"tree": name, "turn": turn, **each}
+
+
+def turn_of(tree: Path, model: Path, states: Sequence[str]) -> list[dict[str, Any]]:
+    """Run the code of a source tree in each state, in this order, over one tuning database; return what `run` does."""
+    with tempfile.TemporaryDirectory(dir=model.parent) as folder:
+        return [{"state": state, **run(tree, model, Path(folder), anew=state == "anew")} for state in states]
 
 
 def least(result: Mapping[str, Any], tree: str, state: str, figure: str) -> float | None:
@@ -157,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command = [sys.executable, "-m", "benchmarks.models", name, "--out", str(work)]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         results.append({"model": name, "runs": []})
-        for each in runs(trees, path, options.runs, work):
+        for each in runs(trees, path, options.runs):
             results[-1]["runs"].append(each)
             print(name, json.dumps(each), flush=True)
     report = {"schema_version": 1, "environment": environment(), "runs": options.runs, "models": results}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.cpu_seconds import NAMES, least, lost, markdown
+from benchmarks import cpu_seconds
+from benchmarks.cpu_seconds import NAMES, least, lost, markdown, runs
 from benchmarks.models import MODELS
 
 
@@ -33,6 +35,34 @@ def test_what_is_run_by_default_is_there() -> None:
 def test_the_least_of_the_runs_counts() -> None:
     assert least(result(cold=20.0, warm=4.0), "now", "warm", "cpu_s") == 4.0
     assert least(result(cold=20.0, warm=4.0, before=None), "before", "warm", "cpu_s") is None
+
+
+def test_a_stopped_benchmark_goes_on_with_the_turns_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, bool]] = []
+
+    def counted(tree: Path, model: Path, folder: Path, *, anew: bool) -> dict[str, Any]:
+        made.append((tree.name, anew))
+        if len(made) == 4:
+            raise RuntimeError("stopped in the second run of `now`")
+        return {"cpu_s": float(len(made))}
+
+    monkeypatch.setattr(cpu_seconds, "run", counted)
+    trees = {"before": Path("old"), "now": Path("new")}
+    with pytest.raises(RuntimeError, match="stopped"):
+        list(runs(trees, tmp_path / "m.onnx", 1))
+    found = list(runs(trees, tmp_path / "m.onnx", 1))
+
+    old, new, anew = ("old", False), ("new", False), ("new", True)
+    assert made == [old, old, new, new, new, new, anew]
+    assert [(each["tree"], each["state"], each["cpu_s"]) for each in found] == [
+        ("before", "cold", 1.0),
+        ("before", "warm", 2.0),
+        ("now", "cold", 5.0),
+        ("now", "warm", 6.0),
+        ("now", "anew", 7.0),
+    ]
+    assert list(runs(trees, tmp_path / "m.onnx", 1)) == found
+    assert len(made) == 7
 
 
 @pytest.mark.parametrize(
