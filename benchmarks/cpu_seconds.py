@@ -6,7 +6,7 @@ Usage:
 Each run optimizes a model cold, into an empty tuning database, and warm, by the same command over what the first left.
 That keeps the package by now, so a third run says `--anew`. The figure is the minimum over the runs, because other load
 only adds. `--before` is another source tree of this project, whose dependencies this Python has; it takes turns with
-this one. Turns whose runs are in DIR are not made again.
+this one. Turns of these trees whose runs are in DIR are not made again.
 
 Exits with 1 if a cold run takes more than before, or a warm one more than half of what it took.
 """
@@ -67,13 +67,21 @@ def run(tree: Path, model: Path, folder: Path, *, anew: bool) -> dict[str, Any]:
 
 
 def runs(trees: Mapping[str, Path], model: Path, count: int) -> Iterator[dict[str, Any]]:
-    """Yield the runs of each tree, in turns. Those of a turn are kept beside the model, and not made again."""
+    """Yield the runs of each tree, in turns. Those of a turn are kept beside the model, and not made again.
+
+    Args:
+        trees: Source trees by name. What another tree of that name did does not count.
+        model: The model.
+        count: Turns of each tree.
+    """
     for turn in range(count):
         for name, tree in trees.items():
             done = model.with_suffix(f".{name}-{turn}.json")
-            if not done.is_file():
-                write_json(done, {"runs": turn_of(tree, model, STATES[name])})
-            for each in json.loads(done.read_text(encoding="utf-8"))["runs"]:
+            known = json.loads(done.read_text(encoding="utf-8")) if done.is_file() else {}
+            if known.get("of") != str(tree):
+                known = {"of": str(tree), "runs": turn_of(tree, model, STATES[name])}
+                write_json(done, known)
+            for each in known["runs"]:
                 yield {"tree": name, "turn": turn, **each}
 
 

@@ -64,6 +64,9 @@ def test_a_stopped_benchmark_goes_on_with_the_turns_it_lacks(tmp_path: Path, mon
     assert list(runs(trees, tmp_path / "m.onnx", 1)) == found
     assert len(made) == 7
 
+    list(runs({**trees, "before": Path("older")}, tmp_path / "m.onnx", 1))
+    assert made[7:] == [("older", False)] * 2
+
 
 @pytest.mark.parametrize(
     ("cold", "warm", "said"),
