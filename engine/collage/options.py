@@ -48,6 +48,8 @@ class Preset:
         evaluations: Number of plans timed by the second level of `--search two-level`.
         running_s: Seconds that candidates may run, checked and timed, until the lazy search asks for no more. What it
             takes to build them does not count. Those of VGG-19, the longest of 17 models, ran for 33 s.
+        load_wait_s: Seconds that a candidate, or a whole plan's turn, waits at most for other load to go; 0 for not at
+            all.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Preset:
     deadline_s: float
     evaluations: int = 24
     running_s: float = math.inf
+    load_wait_s: float = 5.0
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -85,6 +88,7 @@ PRESETS: Mapping[str, Preset] = {
             device_variants=1,
             deadline_s=60.0,
             evaluations=8,
+            load_wait_s=0.0,
         ),
         Preset(
             name="default",

@@ -48,6 +48,7 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         device_variants=preset.device_variants,
         protocol=preset.protocol,
         percentile=options.percentile,
+        load_wait_s=preset.load_wait_s,
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
         inexact_kernel_tolerance=Tolerance(relative=kernel, mismatched=kernel),

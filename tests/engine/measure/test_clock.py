@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from collage.measure.clocks.clock import time_call
 from collage.measure.clocks.disturbance import Observer
+from collage.measure.clocks.load_wait import LASTING, LoadWait
+from collage.measure.clocks.processor_time import ProcessorTime
 from collage_core.contract import Block, Protocol
 
 
@@ -198,3 +200,88 @@ def test_time_between_samples_counts_where_they_end() -> None:
         clock.now_ns += 990_000
 
     assert len(time_call(clock.call, protocol(duration_s=0.01), clock, between=between).samples_us) == 10
+
+
+class Shared:
+    """A machine of two processors beside a load, on which a call takes a tenth of a second of both.
+
+    Args:
+        is_busy: Whether the load has a processor, by the time in seconds; it makes calls take twice as long.
+        own_waits: Whether threads of the call wait for each other all the time.
+    """
+
+    def __init__(self, is_busy: Callable[[float], bool], *, own_waits: bool = False) -> None:
+        self._is_busy = is_busy
+        self._own_waits = own_waits
+        self._waited_ns = 0
+        self._ran_ns = 0
+        self._others_ran_ns = 0
+        self.now_ns = 0
+        self.calls = 0
+        self._wait = LoadWait(
+            2, 5.0, count=2, ran_ns=lambda: self._others_ran_ns, clock=lambda: self.now_ns / 1e9, sleep=self._sleep
+        )
+        self._observe = Observer(lambda: 100.0, processor=self._processor, count=2, clock_ns=self.clock_ns)
+
+    def clock_ns(self) -> int:
+        return self.now_ns
+
+    def call(self) -> None:
+        busy = self._is_busy(self.now_ns / 1e9)
+        took_ns = 200_000_000 if busy else 100_000_000
+        self.calls += 1
+        self.now_ns += took_ns
+        self._ran_ns += took_ns if busy or self._own_waits else 2 * took_ns
+        self._waited_ns += took_ns if busy or self._own_waits else 0
+
+    def samples_us(self, *, waiting: bool = True) -> tuple[float, ...]:
+        wanted = protocol(warmup_runs=1, min_samples=2, blocks=2)
+        wait = self._wait if waiting else None
+        return time_call(self.call, wanted, self.clock_ns, observe=self._observe, wait=wait).samples_us
+
+    def _processor(self) -> ProcessorTime:
+        return ProcessorTime(running_ns=1 + self._ran_ns, waiting_ns=self._waited_ns)
+
+    def _sleep(self, seconds: float) -> None:
+        busy = self._is_busy(self.now_ns / 1e9)
+        self.now_ns += round(seconds * 1e9)
+        self._others_ran_ns += round(seconds * 1e9) if busy else 0
+
+
+def test_a_load_of_seconds_is_waited_for() -> None:
+    shared = Shared(lambda now_s: now_s < 3.0)
+
+    assert shared.samples_us() == (1e5, 1e5)
+    assert shared.calls < 2 + 5
+
+
+def test_nothing_is_waited_for_unless_asked() -> None:
+    shared = Shared(lambda now_s: now_s < 3.0)
+
+    assert shared.samples_us(waiting=False) == (2e5, 2e5)
+
+
+def test_a_load_that_comes_and_goes_disturbs_nothing() -> None:
+    shared = Shared(lambda now_s: now_s % 6 < 3)
+
+    assert [shared.samples_us() for _ in range(50)] == [(1e5, 1e5)] * 50
+
+
+def test_beside_a_lasting_load_blocks_are_taken_as_they_are() -> None:
+    shared = Shared(lambda _: True)
+
+    def seconds() -> float:
+        began_ns = shared.now_ns
+        assert shared.samples_us() == (2e5, 2e5)
+        return (shared.now_ns - began_ns) / 1e9
+
+    took = [seconds() for _ in range(LASTING + 3)]
+
+    assert min(took[:LASTING]) > 5.0 > 2.5 > max(took[LASTING:])
+
+
+def test_what_waits_for_itself_is_looked_at_once() -> None:
+    shared = Shared(lambda _: False, own_waits=True)
+
+    assert shared.samples_us() == (1e5, 1e5)
+    assert shared.now_ns / 1e9 < 0.1 * (shared.calls + 3)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from collage.measure.clocks.other_load import OtherLoad
 from collage.measure.contenders.contender_main import ContenderMain
 from collage.measure.wire.messages import AskBurst, Burst
 from collage.measure.wire.outcomes import Failed
@@ -147,3 +148,30 @@ def test_a_stream_that_fails_fails_the_contender() -> None:
 
     assert isinstance(failed, Failed)
     assert failed.reason == "ValueError: the second run"
+
+
+def test_a_turn_tells_how_many_processors_others_had_after_the_warm_up_and_before_streams() -> None:
+    order: list[str] = []
+
+    class Noted(OtherLoad):
+        def begin(self) -> None:
+            order.append("begin")
+
+        def end(self) -> float:
+            order.append("end")
+            return 0.75
+
+    contender = ContenderMain()
+    contender._others = Noted()
+    contender._call = call = Counted(lambda: order.append("run"))
+    call.as_called = lambda: order.append("called")
+    call.stream = lambda: lambda: order.append("stream")
+    order.clear()
+
+    ask = AskBurst(duration_s=0.0, min_runs=1, warmup_s=0.0, as_called=True, streams=2)
+    burst = contender.answer(ask)
+
+    assert isinstance(burst, Burst)
+    assert burst.others_had == 0.75
+    assert order[:5] == ["run", "begin", "run", "called", "end"]
+    assert set(order[5:]) == {"stream"}

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from collage.measure.clocks.load_wait import LoadWait
 from collage.measure.contenders.interleaved import Contender, ContenderProcess, Rounds, interleaved
+from collage.measure.contenders.repeating import Repeating
 from collage.measure.driver import memory
 from collage.measure.wire.messages import Burst, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
@@ -142,6 +144,28 @@ def test_a_calibration_stands_beside_a_turn_when_asked_for() -> None:
 
     assert [burst.calibration_us > 0 for burst in bursts] == [False, False, True, True]
     assert not any(burst.called_us for burst in bursts)
+
+
+def test_what_takes_turns_again_says_which_count() -> None:
+    turns: list[Burst | Failed] = []
+
+    class Twice(Repeating):
+        def __call__(self, turn: Callable[[], Burst | Failed]) -> Burst | Failed:
+            turns.extend([turn(), turn()])
+            return turns[-1]
+
+    bursts: list[Burst | Failed] = []
+    timed = interleaved(
+        [contender("it", seconds=0.0)],
+        rounds=2,
+        burst_s=0.01,
+        repeating=Twice(LoadWait(1, 0.0), limit_s=0.0),
+        on_burst=lambda name, burst: bursts.append(burst),
+    )
+
+    assert len(turns) == 4
+    assert bursts == turns[1::2]
+    assert timed["it"] == tuple(burst.samples_us for burst in bursts if isinstance(burst, Burst))
 
 
 def test_a_contender_that_hangs_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ class EndToEndTimer:
     def left_s(self, after: EndToEndTimings) -> float:
         """Return seconds in which heats may begin that go on with a race; 0 or less if that took too long."""
         limit_s = self._saved.preset.race_s
-        return min(limit_s, limit_s + _JOINING_S - after.took_s)
+        return min(limit_s, limit_s + _JOINING_S - (after.took_s - after.repeated_s))
 
     def _has_more_time_than(self, known: SavedRace) -> bool:
         return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s
@@ -143,7 +143,9 @@ class EndToEndTimer:
         raced = self._raced(packages, inputs, plans, part)
         if len(inputs) > 1 and packages and not raced.rounds:  # other sizes may make no sense to this model
             self._progress.message("no plan runs all sizes near the typical ones: timing the typical ones alone")
+            sizes_s = raced.repeated_s
             raced = self._raced(packages, inputs[:1], plans, part)
+            raced = dataclasses.replace(raced, repeated_s=sizes_s + raced.repeated_s)
         again = failed_again(failures, {**failed, **raced.failed})
         still_failed = {key: why for key, why in again.items() if key not in raced.rounds}
         return SavedRace(
@@ -154,6 +156,7 @@ class EndToEndTimer:
             failed=still_failed,
             cut_s=self._budget.seconds if raced.cut_short else None,
             took_s=time.monotonic() - began,
+            repeated_s=raced.repeated_s,
         )
 
     def _raced(self, packages: Mapping[str, Path], inputs: Sequence[Path], plans: Sequence[Plan], part: _Part) -> Raced:
@@ -174,6 +177,7 @@ class EndToEndTimer:
             no_time=lambda heat_s: self._budget.left_s < heat_s,
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._saved.threads,
+            load_wait_s=self._saved.preset.load_wait_s,
             percent=self._saved.percent,
             progress=self._progress,
         )

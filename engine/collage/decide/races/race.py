@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from collage.decide.races.staying import Staying
+from collage.measure.clocks.load_wait import LoadWait
 from collage.measure.contenders.interleaved import DEADLINE_S, Contender, Rounds, interleaved
+from collage.measure.contenders.repeating import Repeating
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
 from collage.report.progress import Progress
@@ -41,6 +43,7 @@ class Raced:
             of the step; nothing of contenders without steps.
         failed: Reason for each contender without samples, by name.
         cut_short: Whether `no_time` ended it, though something was open.
+        repeated_s: Seconds in which turns were taken again. No limit counts them, or a load would cost rounds.
     """
 
     rounds: Mapping[str, Rounds]
@@ -49,6 +52,7 @@ class Raced:
     parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, str]
     cut_short: bool = False
+    repeated_s: float = 0.0
 
 
 def race(
@@ -64,6 +68,7 @@ def race(
     no_time: Callable[[float], bool] = lambda _: False,
     deadline_s: float = DEADLINE_S,
     threads: int,
+    load_wait_s: float = 0.0,
     percent: float = 50.0,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
@@ -78,13 +83,14 @@ def race(
         incumbents: Names of the incumbents; the fastest of them stays.
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
-        limit_s: Seconds after which no heat begins.
+        limit_s: Seconds after which no heat begins, without those in which turns are taken again.
         least_heats: Heats that begin all the same, as long as anything is open.
         first_round: Number of the first round.
         keep: Names of the contenders to keep: what they did in earlier rounds would be lost if they left.
-        no_time: Whether no heat begins but the first that is expected to take so many seconds.
+        no_time: Whether no heat begins but the first that is expected to take so many seconds, and no turn is repeated.
         deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
+        load_wait_s: Seconds that a turn waits at most for other load to go; see `Repeating`.
         percent: Which percentile of a round's samples counts.
         progress: Receives progress updates.
         clock: Monotonic clock, in seconds.
@@ -107,6 +113,10 @@ def race(
     done = heats = 0
     cut_short = False
     staying = Staying(percent=percent)
+    # where a heat and as much again would not end in time, nothing is taken again
+    repeating = Repeating(
+        LoadWait(threads, load_wait_s), limit_s, progress.message, no_time=lambda: no_time(2 * limit_s), clock=clock
+    )
     while running:
         heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
         progress.phase("timing whole plans" if done else "timing whole plans, first rounds", heat * len(running))
@@ -122,6 +132,7 @@ def race(
             deadline_s=deadline_s,
             progress=lambda *_: progress.advance(),
             on_burst=noted,
+            repeating=repeating,
             leaving=None if done else lambda so_far: staying.leaving(so_far, called, incumbents).difference(keep),
         )
         for name, answer in answers.items():
@@ -133,7 +144,7 @@ def race(
                 samples[name] = samples.get(name, ()) + answer
         done, heats = done + heat, heats + 1
         turns = sum(map(len, samples.values()))
-        elapsed_s = clock() - began
+        elapsed_s = clock() - began - repeating.spent_s
         if not turns or done >= rounds or (heats >= least_heats and elapsed_s > limit_s):
             break
         ran = {name: samples[name] for name in running if len(samples.get(name, ())) == done}
@@ -150,6 +161,7 @@ def race(
         parts_us=parts_us,
         failed=failed,
         cut_short=cut_short,
+        repeated_s=repeating.spent_s,
     )
 
 

@@ -30,12 +30,14 @@ class EndToEndTimings:
         failed: Reason for each plan that could not be built or run, by plan name.
         race: Name of the race in the database.
         took_s: Seconds that it took when it was run, to build the plans included.
+        repeated_s: Those in which turns were taken again.
     """
 
     timed: tuple[Timed, ...]
     failed: Mapping[str, str]
     race: str = ""
     took_s: float = 0.0
+    repeated_s: float = 0.0
 
     @property
     def end(self) -> int:
@@ -73,6 +75,7 @@ class EndToEndTimings:
             failed={**self.failed, **later.failed},
             race=later.race,
             took_s=self.took_s + later.took_s,
+            repeated_s=self.repeated_s + later.repeated_s,
         )
 
 
@@ -103,6 +106,7 @@ class SavedRace:
         failed: The other plans, by key.
         cut_s: Seconds of the budget that ended it before anything else did; None if none did.
         took_s: Seconds that it took, to build the plans included.
+        repeated_s: Those in which turns were taken again.
     """
 
     KIND: ClassVar[str] = "race"
@@ -115,6 +119,7 @@ class SavedRace:
     failed: Mapping[str, FailedPlan]
     cut_s: float | None = None
     took_s: float = 0.0
+    repeated_s: float = 0.0
 
     def __post_init__(self) -> None:
         for rounds in (*self.timed.values(), *self.called.values()):
@@ -288,7 +293,7 @@ class SavedRaces:
             if plan.key in race.timed
         )
         failed = {plan.name: _why(race.failed[plan.key], began) for plan in plans if plan.key in race.failed}
-        return EndToEndTimings(timed=timed, failed=failed, race=name, took_s=race.took_s)
+        return EndToEndTimings(timed=timed, failed=failed, race=name, took_s=race.took_s, repeated_s=race.repeated_s)
 
 
 def distinct(plans: Sequence[Plan]) -> list[Plan]:

@@ -1,7 +1,8 @@
 """Core's clock: time a bound call when the toolchain brings no clock of its own.
 
 Samples are taken in short blocks with the calibration kernel between them, so that each block knows how fast the
-machine was beside it. A block that was disturbed is taken again.
+machine was beside it. A block that was disturbed is taken again; one in which others had the processors, when they are
+gone.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import time
 from collections.abc import Callable
 
 from collage.measure.clocks.disturbance import DISTURBED, Moment, Observer
+from collage.measure.clocks.load_wait import Load, LoadWait
 from collage_core.contract import Block, BoundCall, Measurement, Protocol, uncollected
 
 _ATTEMPTS = 3
-"""Blocks taken at most for each that is wanted."""
+"""Blocks taken at most for each that is wanted, besides those after which other load was waited for."""
 _REPEATING_S = 5.0
 """Seconds of blocks after which disturbed ones are taken as they are: a kernel has a deadline."""
 _REWARMING = 0.05
@@ -47,6 +49,7 @@ def time_call(
     *,
     observe: Observer | None = None,
     between: BoundCall | None = None,
+    wait: LoadWait | None = None,
 ) -> Measurement:
     """Time a call by a protocol.
 
@@ -57,6 +60,7 @@ def time_call(
         observe: Looks at the machine before and after each block; without it there are no blocks.
         between: Runs untimed before each sample, which is one call then. Its time counts as the samples' does where
             they end.
+        wait: Waits until other load is gone; a block in which others had processors is taken again at once if None.
     """
     blocks = 1 if observe is None else max(1, min(protocol.blocks, protocol.max_samples))
     with uncollected():
@@ -72,7 +76,7 @@ def time_call(
             taken = [_Taken(_samples(call, each, clock_ns), math.nan, 1.0)]
         else:
             rewarming = between is None and once_us <= _REWARMING * 1e6 * each.duration_s
-            taken = _blocks(call, blocks, each, clock_ns, observe, rewarming=rewarming)
+            taken = _blocks(call, blocks, each, clock_ns, observe, wait, rewarming=rewarming)
     return Measurement(
         samples_us=tuple(sample for block in taken for sample in block.samples_us),
         warmup_runs=warmup_runs,
@@ -84,13 +88,21 @@ def time_call(
 
 
 def _blocks(
-    call: BoundCall, count: int, each: _Sampling, clock_ns: Callable[[], int], observe: Observer, *, rewarming: bool
+    call: BoundCall,
+    count: int,
+    each: _Sampling,
+    clock_ns: Callable[[], int],
+    observe: Observer,
+    wait: LoadWait | None,
+    *,
+    rewarming: bool,
 ) -> list[_Taken]:
     """Return the least disturbed blocks, in the order taken."""
     taken: list[_Taken] = []
+    waits = 0
     before, late = observe(), clock_ns() + round(_REPEATING_S * 1e9)
     while len(taken) < count or (
-        len(taken) < _ATTEMPTS * count
+        len(taken) - waits < _ATTEMPTS * count
         and sum(block.disturbance < DISTURBED for block in taken) < count
         and clock_ns() < late
     ):
@@ -99,6 +111,15 @@ def _blocks(
         samples_us = _samples(call, each, clock_ns)
         after = observe()
         taken.append(_taken(samples_us, before, after, observe))
+        left_s = (late - clock_ns()) / 1e9
+        if wait is not None and left_s > 0 and observe.others_had(before, after):
+            load = wait(left_s)
+            if load is Load.GONE:
+                waits += 1
+            else:  # its own threads wait for each other, or all blocks are to be taken beside the load
+                wait = None
+            call()  # caches are cold now, and threads asleep
+            after = observe()
         before = after
     calmest = sorted(range(len(taken)), key=lambda index: taken[index].disturbance)[:count]
     return [taken[index] for index in sorted(calmest)]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from collage.measure.clocks.processor_time import ProcessorTime, processor_time, processors
+from collage.measure.clocks.processor_time import ProcessorTime, others_had, processor_time, processors
 
 DISTURBED: Final = 1.1
 """Disturbance from which samples are taken again."""
@@ -86,17 +86,14 @@ class Observer:
         """
         slow, fast = sorted((before.calibration_us, after.calibration_us), reverse=True)
         changed, slower = slow / fast, (slow + fast) / 2 / self.usual_us
-        taken = self._taken(before, after)
-        return max(changed, slower, 1.0) + (taken if taken >= _TAKEN else 0.0)
+        return max(changed, slower, 1.0) + self.others_had(before, after)
 
-    def _taken(self, before: Moment, after: Moment) -> float:
-        """Return how many processors others had while this process wanted them.
+    def others_had(self, before: Moment, after: Moment) -> float:
+        """Return how many processors others had between two moments; 0 if it may have been this process's own threads.
 
-        Where its own threads kept all processors busy, they waited for each other.
+        Args:
+            before: The earlier one.
+            after: The later one.
         """
-        if before.processor is None or after.processor is None or after.at_ns <= before.at_ns:
-            return 0.0
-        passed_ns = after.at_ns - before.at_ns
-        waiting_ns = after.processor.waiting_ns - before.processor.waiting_ns
-        running_ns = after.processor.running_ns - before.processor.running_ns
-        return max(0.0, min(waiting_ns / passed_ns, self._count - running_ns / passed_ns))
+        taken = others_had(before.processor, after.processor, after.at_ns - before.at_ns, self._count)
+        return taken if taken >= _TAKEN else 0.0

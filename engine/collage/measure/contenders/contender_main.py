@@ -19,6 +19,7 @@ from typing import Any
 
 from collage.errors import WireError
 from collage.measure.clocks.calibration import Calibration
+from collage.measure.clocks.other_load import OtherLoad
 from collage.measure.wire.channel import Channel, prepare_process
 from collage.measure.wire.messages import AskBurst, AskPrepare, Burst, Hello, Message, Prepared
 from collage.measure.wire.outcomes import Failed, Stage
@@ -31,6 +32,7 @@ class ContenderMain:
     def __init__(self) -> None:
         self._call: Callable[[], Any] | None = None
         self._calibration: Calibration | None = None
+        self._others = OtherLoad()
         self._streams: list[Callable[[], Any]] = []
 
     def answer(self, message: Message) -> Message:
@@ -72,18 +74,22 @@ class ContenderMain:
         gc.disable()
         try:
             before_us = 0.0 if calibrate is None else calibrate()
-            samples = _samples(call, ask, ask.warmup_s)
+            # the contender before may have spun until this one is warm
+            samples = _samples(call, ask, ask.warmup_s, self._others.begin)
             parts = getattr(call, "parts", None) if ask.in_parts else None
             parts_us = {} if parts is None else _parts(parts, ask)
             after_us = 0.0 if calibrate is None else calibrate()
-            per_s = _runs_per_s(self._side_by_side(call, ask.streams), ask.duration_s)
             warmup_s = 0.0 if statistics.median(samples) < ask.warmup_s * 1e6 else None  # a long run warmed up for both
+            called = () if as_called is None else _samples(as_called, ask, warmup_s)
+            others_had = self._others.end()
+            per_s = _runs_per_s(self._side_by_side(call, ask.streams), ask.duration_s)
             return Burst(
                 samples_us=samples,
-                called_us=() if as_called is None else _samples(as_called, ask, warmup_s),
+                called_us=called,
                 parts_us=parts_us,
                 calibration_us=(before_us + after_us) / 2,
                 per_s=per_s,
+                others_had=others_had,
             )
         finally:
             gc.enable()
@@ -99,13 +105,16 @@ class ContenderMain:
         return self._streams[:streams]
 
 
-def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> tuple[float, ...]:
+def _samples(
+    call: Callable[[], Any], ask: AskBurst, warmup_s: float | None, when_warm: Callable[[], object] = lambda: None
+) -> tuple[float, ...]:
     """Time runs of a call; what one returns is kept until the next has returned, as in a loop that uses its results.
 
     Args:
         call: The call; of one whose runs differ whole cycles are timed, so that contenders are compared in the same.
         ask: How long and how often.
         warmup_s: Seconds of untimed runs, at least one; None for no run.
+        when_warm: Called after these.
     """
     clock = time.perf_counter_ns
     kept = None
@@ -115,6 +124,7 @@ def _samples(call: Callable[[], Any], ask: AskBurst, warmup_s: float | None) -> 
             kept = call()
             if clock() >= warm:
                 break
+    when_warm()
     samples: list[float] = []
     end, cycle = clock() + round(ask.duration_s * 1e9), getattr(call, "cycle", 1)
     while True:

@@ -7,6 +7,7 @@ contender has its own process, and all run in every round, one after another.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from collage.errors import WireError, WorkerError
+from collage.measure.contenders.repeating import Repeating
 from collage.measure.driver import memory
 from collage.measure.driver.child import ChildProcess
 from collage.measure.wire.codec import Codec
@@ -175,6 +177,7 @@ def interleaved(
     progress: Callable[[int, int], None] | None = None,
     on_burst: Callable[[str, Burst], None] | None = None,
     leaving: Callable[[Mapping[str, Rounds]], Collection[str]] | None = None,
+    repeating: Repeating | None = None,
 ) -> dict[str, Rounds | Failed]:
     """Time contenders in turns, in an order that is shuffled in each round. They are started in shuffled order, too.
 
@@ -199,6 +202,7 @@ def interleaved(
         progress: Called with the number of finished bursts and their total.
         on_burst: Called after each turn with a contender's name and all that was timed in it.
         leaving: Called after each round with the samples so far; returns the names of those that leave.
+        repeating: Takes turns again in which others had the processors; each turn is taken once if None.
 
     Returns:
         By name, the samples by round, or why there are none. Round `i` of all contenders ran together; those that left
@@ -225,8 +229,8 @@ def interleaved(
             for contender in random.Random(index).sample(contenders, len(contenders)):
                 done += 1
                 if contender.name not in failed and contender.name not in left:
-                    time.sleep(settle_s)
-                    burst = processes[contender.name].burst(
+                    turn = functools.partial(
+                        processes[contender.name].burst,
                         duration_s=burst_s,
                         min_runs=min_runs,
                         warmup_s=warmup_s,
@@ -236,6 +240,8 @@ def interleaved(
                         calibration_threads=calibration_threads,
                         streams=streams,
                     )
+                    time.sleep(settle_s)
+                    burst = turn() if repeating is None else repeating(turn)
                     if isinstance(burst, Failed):
                         failed[contender.name] = burst
                     else:

@@ -62,6 +62,7 @@ class Requests:
             cold=cold,
             bytes_beside=bytes_beside,
             as_used=not brief,
+            load_wait_s=self._settings.load_wait_s,
         )
 
     def build(self, sub_graph: SubGraph, target: Target, variant: str | None, *, check: bool) -> AskBuild:

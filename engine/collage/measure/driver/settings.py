@@ -39,6 +39,7 @@ class MeasureSettings:
         deadline_s: Seconds after which a candidate's worker is killed.
         memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
         percentile: Which of the samples of a block is what a kernel costs, in percent.
+        load_wait_s: Seconds that a candidate waits at most for other load to go.
     """
 
     build: BuildSettings
@@ -51,6 +52,7 @@ class MeasureSettings:
     deadline_s: float = 120.0
     memory_bytes: int = dataclasses.field(default_factory=memory.limit_bytes)
     percentile: float = 50.0
+    load_wait_s: float = 0.0
 
     @property
     def brief(self) -> Protocol:

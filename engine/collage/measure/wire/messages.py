@@ -82,6 +82,7 @@ class AskMeasure:
         bytes_beside: Memory that a plan's other kernels touch on the host between two runs of this kernel; 0 if there
             are none.
         as_used: Whether to judge it again after it was timed, as plans use it.
+        load_wait_s: Seconds to wait at most for other load to go, while it is timed.
     """
 
     target: Target
@@ -96,6 +97,7 @@ class AskMeasure:
     cold: bool = True
     bytes_beside: int = 0
     as_used: bool = True
+    load_wait_s: float = 0.0
     behind: Mapping[str, WireValue] = dataclasses.field(default_factory=dict)
 
 
@@ -324,6 +326,7 @@ class Burst:
             contender has no steps.
         calibration_us: Time of the calibration kernel, on average; 0 if it did not run.
         per_s: Runs per second of all streams together; 0 if they were not asked for, or the contender has one only.
+        others_had: Processors that others had, on average, while the contender wanted them.
     """
 
     samples_us: tuple[float, ...]
@@ -331,6 +334,7 @@ class Burst:
     parts_us: Mapping[str, float] = dataclasses.field(default_factory=dict)
     calibration_us: float = 0.0
     per_s: float = 0.0
+    others_had: float = 0.0
 
 
 MESSAGES: Final[Mapping[str, type]] = {

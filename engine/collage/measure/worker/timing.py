@@ -10,6 +10,7 @@ from collage.measure.clocks.clock import time_call
 from collage.measure.clocks.device_clock import time_on_device
 from collage.measure.clocks.displacing import Displacement
 from collage.measure.clocks.disturbance import Observer
+from collage.measure.clocks.load_wait import LoadWait
 from collage.measure.clocks.rotation import rotated, weights_bytes_of
 from collage.measure.wire.messages import AskMeasure
 from collage.measure.worker.check_outputs import Bound
@@ -33,6 +34,17 @@ def observer_of(threads: int) -> Observer:
         threads: Those of its calibration kernel.
     """
     return Observer(Calibration(threads))
+
+
+@functools.cache
+def load_wait_of(threads: int, most_s: float) -> LoadWait:
+    """Return what waits until other load is gone, one for all candidates of this process: it knows of a lasting one.
+
+    Args:
+        threads: Those that candidates may use.
+        most_s: Seconds that a candidate waits at most.
+    """
+    return LoadWait(threads, most_s)
 
 
 def clock_of(
@@ -59,7 +71,8 @@ def clock_of(
         beside = ask.bytes_beside
         between = Displacement(beside, bound.inputs, ask.build.threads) if beside else None
         observe = observer_of(ask.build.threads) if observed else None
-        return functools.partial(time_call, bound.call, ask.protocol, observe=observe, between=between)
+        wait = load_wait_of(ask.build.threads, ask.load_wait_s) if ask.load_wait_s else None
+        return functools.partial(time_call, bound.call, ask.protocol, observe=observe, between=between, wait=wait)
     graph = target.launch == "graph"
     why_not = "" if artifact.capturable or not graph else "its artifact is not capturable"
 

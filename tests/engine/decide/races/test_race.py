@@ -85,6 +85,25 @@ class LeavingTrack(Track):
         return {name: each[: left.get(name, rounds)] for name, each in whole.items()}
 
 
+class DisturbedTrack(Track):
+    """A track on which every heat takes turns again.
+
+    Args:
+        times_us: As of a track.
+        again_s: How long these take in each heat.
+    """
+
+    def __init__(self, times_us: Mapping[str, float], again_s: float) -> None:
+        super().__init__(times_us, noise=0.2)
+        self._again_s = again_s
+
+    def interleaved(
+        self, contenders: Sequence[Contender], *, rounds: int, first_round: int, repeating: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        repeating.spent_s += self._again_s
+        return super().interleaved(contenders, rounds=rounds, first_round=first_round)
+
+
 def run(
     track: Track,
     monkeypatch: pytest.MonkeyPatch,
@@ -194,6 +213,16 @@ def test_a_heat_is_expected_to_take_what_turns_took_so_far(monkeypatch: pytest.M
     # 18 turns took 36 s; 42 took 72; then 6 rounds are left
     assert expected_s == [2.0 * 2 * HEAT_ROUNDS, 72 / 42 * 2 * 6]
     assert not raced.cut_short
+
+
+def test_no_limit_counts_the_seconds_of_turns_that_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    close = {"a": 100.0, "m": 90.0}
+    calm = run(Track(close, noise=0.2), monkeypatch, "am", "a", limit_s=95, clock=itertools.count(step=30))
+    counted = run(Track(close, noise=0.2), monkeypatch, "am", "a", limit_s=95, clock=itertools.count(step=50))
+    disturbed = run(DisturbedTrack(close, 20), monkeypatch, "am", "a", limit_s=95, clock=itertools.count(step=50))
+
+    assert len(disturbed.rounds["a"]) == len(calm.rounds["a"]) > len(counted.rounds["a"])
+    assert (calm.repeated_s, disturbed.repeated_s) == (0, 60)
 
 
 def test_a_race_that_has_nothing_left_to_settle_is_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
