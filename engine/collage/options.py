@@ -48,8 +48,8 @@ class Preset:
         evaluations: Number of plans timed by the second level of `--search two-level`.
         running_s: Seconds that candidates may run, checked and timed, until the lazy search asks for no more. What it
             takes to build them does not count. Those of VGG-19, the longest of 17 models, ran for 33 s.
-        load_wait_s: Seconds that a candidate, or a whole plan's turn, waits at most for other load to go; 0 for not at
-            all.
+        load_wait_s: Seconds that other load is waited for at most, when candidates and whole plans are timed; 0 for
+            not at all.
     """
 
     name: str

@@ -76,6 +76,16 @@ def test_of_kernels_on_a_device_more_variants_are_tried(name: str) -> None:
     assert dataclasses.replace(on_device, max_variants=on_cpu.max_variants) == on_cpu
 
 
+@pytest.mark.parametrize(
+    ("asked", "load_wait_s"),
+    [({}, PRESETS["default"].load_wait_s), ({"preset": "quick"}, 0.0), ({"budget_s": 1000.0}, 0.0)],
+    ids=str,
+)
+def test_candidates_wait_for_other_load_unless_time_is_short(asked: dict[str, Any], load_wait_s: float) -> None:
+    assert PRESETS["default"].load_wait_s > 0
+    assert measure_settings(OptimizeOptions(**asked), threads=2).load_wait_s == load_wait_s
+
+
 def test_the_tolerance_is_the_users_or_a_thousandth() -> None:
     assert OptimizeOptions().tolerance == 1e-3
     assert OptimizeOptions(rtol=0.05).tolerance == 0.05

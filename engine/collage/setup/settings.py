@@ -48,7 +48,7 @@ def measure_settings(options: OptimizeOptions, threads: int) -> MeasureSettings:
         device_variants=preset.device_variants,
         protocol=preset.protocol,
         percentile=options.percentile,
-        load_wait_s=preset.load_wait_s,
+        load_wait_s=preset.load_wait_s if options.budget_s is None else 0.0,  # its time is for candidates
         tolerance=Tolerance(relative=exact, mismatched=exact),
         inexact_tolerance=Tolerance(relative=inexact, mismatched=inexact),
         inexact_kernel_tolerance=Tolerance(relative=kernel, mismatched=kernel),

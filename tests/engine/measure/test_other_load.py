@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from typing import NamedTuple
 
 import pytest
 
 from collage.measure.clocks.other_load import OtherLoad
-from collage.measure.clocks.processor_time import ProcessorTime, machine_ran_ns
+from collage.measure.clocks.processor_time import ProcessorTime, machine_ran_ns, others_ran_ns
 
 SECOND = 10**9
 
@@ -77,12 +79,52 @@ def test_a_stretch_begins_when_it_is_told_to() -> None:
     assert load.end() == 0.0
 
 
-def test_this_machine_runs_on() -> None:
+def test_this_machine_runs_what_this_process_does() -> None:
     before = machine_ran_ns()
-    spent = sum(number * number for number in range(1_000_000))
+    end = time.process_time() + 0.5
+    while time.process_time() < end:
+        pass
     after = machine_ran_ns()
 
-    assert spent > 0
     assert before is not None
     assert after is not None
-    assert after >= before > 0
+    assert after - before >= 0.4e9  # known to 10 ms of each processor
+
+
+@pytest.mark.parametrize(
+    ("machine_ns", "own", "others_ns"),
+    [
+        (5 * SECOND, ProcessorTime(running_ns=2 * SECOND, waiting_ns=0), 3 * SECOND),
+        (None, ProcessorTime(running_ns=SECOND, waiting_ns=0), None),
+        (SECOND, None, None),
+    ],
+)
+def test_what_this_process_runs_is_not_what_others_run(
+    machine_ns: int | None, own: ProcessorTime | None, others_ns: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("collage.measure.clocks.processor_time.machine_ran_ns", lambda: machine_ns)
+    monkeypatch.setattr("collage.measure.clocks.processor_time.processor_time", lambda: own)
+
+    assert others_ran_ns() == others_ns
+
+
+class Times(NamedTuple):
+    user: float
+    system: float
+    idle: float
+    guest: float
+    steal: float
+
+
+@pytest.mark.parametrize(("allowed", "ran_s"), [([0, 2], 104.0), ([1], 11.5), ([3], None)])
+def test_only_processors_that_this_process_may_run_on_count(
+    allowed: list[int], ran_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container's own view there may be fewer, with other numbers."""
+    times = [Times(user=float(10**number), system=1.0, idle=7.0, guest=3.0, steal=0.5) for number in range(3)]
+    monkeypatch.setattr("psutil.cpu_times", lambda *, percpu: times if percpu else [])
+    monkeypatch.setattr("collage.measure.clocks.processor_time._ALLOWED", allowed)
+
+    ran_ns = machine_ran_ns()
+
+    assert ran_ns == (None if ran_s is None else round(ran_s * SECOND))

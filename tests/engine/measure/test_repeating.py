@@ -59,7 +59,7 @@ class Machine:
             2,
             most_s,
             count=2,
-            ran_ns=lambda: round(self._ran_s * 1e9),
+            others_ran_ns=lambda: round(self._ran_s * 1e9),
             clock=lambda: self.now_s,
             sleep=self.sleep,
         )

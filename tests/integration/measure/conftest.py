@@ -113,6 +113,7 @@ def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
         *,
         workers: WorkerPool = pool,
         retry_failed: bool = False,
+        load_wait_s: float = 0.0,
     ) -> MeasuringCostSource:
         return MeasuringCostSource(
             pool=workers,
@@ -126,6 +127,7 @@ def make(pool: WorkerPool, capture: Capture, database: TuningStore) -> Make:
                 protocol=Protocol(warmup_s=0, duration_s=0.005, min_samples=3, min_sample_us=10),
                 tolerance=Tolerance(relative=tolerance),
                 deadline_s=deadline_s,
+                load_wait_s=load_wait_s,
             ),
             now=lambda: datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import time
 
 import numpy as np
 import onnx_ir
@@ -123,6 +124,32 @@ def test_a_brief_measurement_takes_the_first_blocks_only(
     assert len(brief.samples_us) < len(full.samples_us)
     for record in (brief, full):
         assert 0 < record.extra["timed_s"] < record.extra["seconds"]
+
+
+def test_a_worker_is_told_how_long_to_wait_for_other_load(
+    make: Make, graph: DataflowGraph, asked: list[AskMeasure | AskBuild]
+) -> None:
+    make(load_wait_s=0.01).measure([candidate(graph, 0)])
+
+    assert [ask.load_wait_s for ask in asked if isinstance(ask, AskMeasure)] == [0.01]
+
+
+@pytest.mark.parametrize(("waited_s", "is_running"), [(0.0, True), (1e6, False)])
+def test_waiting_for_other_load_is_not_running(
+    waited_s: float, is_running: bool, make: Make, graph: DataflowGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = Measured(samples_us=(3.0,), warmup_runs=1, calls_per_sample=1, waited_s=waited_s)
+
+    def measured(worker: Worker, ask: AskMeasure) -> Measured:
+        time.sleep(0.01)
+        return outcome
+
+    monkeypatch.setattr(Worker, "measure", measured)
+    source, add = make(), candidate(graph, 0)
+
+    source.measure([add])
+
+    assert (source.ran_s(add) > 0) == is_running
 
 
 def test_the_machines_speed_is_found_out_once_and_all_costs_are_at_that_speed(

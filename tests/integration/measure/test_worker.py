@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from collage.devices.this_host import this_host
+from collage.measure.clocks.load_wait import Load, LoadWait
+from collage.measure.clocks.processor_time import processor_time, processors
 from collage.measure.driver.client import PluginSource, Worker
 from collage.measure.wire.artifact_codec import artifact_of
 from collage.measure.wire.blobs import BlobStore
@@ -21,6 +25,7 @@ from collage_core.contract import Protocol, Target, Unsupported
 from tests.integration.measure.conftest import SIZE, SOURCE, add_function
 
 Ask = Callable[..., AskMeasure]
+BURN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
 
 
 def test_a_candidate_that_is_right_is_timed(worker: Worker, ask: Ask) -> None:
@@ -102,6 +107,27 @@ def test_a_worker_that_dies_costs_its_candidate_only(worker: Worker, ask: Ask, m
 def test_a_library_cannot_disturb_the_conversation(worker: Worker, ask: Ask, mode: str) -> None:
     assert isinstance(worker.measure(ask(mode)), Measured)
     assert isinstance(worker.measure(ask("")), Measured)
+
+
+@pytest.mark.skipif(processor_time() is None, reason="the system does not say who had the processors")
+def test_a_kernel_waits_for_other_load_if_it_is_told_to(worker: Worker, ask: Ask) -> None:
+    """For less than a second in vain: there is more of it than there are processors."""
+    timed = dataclasses.replace(ask("").protocol, duration_s=0.5, max_samples=1_000_000)
+    # Linux may share processors out by session (`autogroup` in sched(7))
+    burning = [subprocess.Popen([sys.executable, "-c", BURN], start_new_session=True) for _ in range(3 * processors())]
+    try:
+        while LoadWait(1, 0.5)() is not Load.STAYING:  # until they have started
+            pass
+        outcomes = [
+            worker.measure(dataclasses.replace(ask(""), protocol=timed, load_wait_s=load_wait_s))
+            for load_wait_s in (0.0, 0.9)
+        ]
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+    assert [isinstance(outcome, Measured) and outcome.waited_s > 0 for outcome in outcomes] == [False, True]
 
 
 def test_the_fastest_right_variant_is_kept(worker: Worker, ask: Ask) -> None:

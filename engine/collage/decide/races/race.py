@@ -90,7 +90,7 @@ def race(
         no_time: Whether no heat begins but the first that is expected to take so many seconds, and no turn is repeated.
         deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
-        load_wait_s: Seconds that a turn waits at most for other load to go; see `Repeating`.
+        load_wait_s: Seconds that other load is waited for at most before a turn is taken again; 0 for not at all.
         percent: Which percentile of a round's samples counts.
         progress: Receives progress updates.
         clock: Monotonic clock, in seconds.
@@ -113,7 +113,7 @@ def race(
     done = heats = 0
     cut_short = False
     staying = Staying(percent=percent)
-    # where a heat and as much again would not end in time, nothing is taken again
+    # nothing is taken again unless the budget leaves twice what the race may last
     repeating = Repeating(
         LoadWait(threads, load_wait_s), limit_s, progress.message, no_time=lambda: no_time(2 * limit_s), clock=clock
     )

@@ -60,7 +60,7 @@ def time_call(
         observe: Looks at the machine before and after each block; without it there are no blocks.
         between: Runs untimed before each sample, which is one call then. Its time counts as the samples' does where
             they end.
-        wait: Waits until other load is gone; a block in which others had processors is taken again at once if None.
+        wait: Waits until other load is gone, where others had processors in a block; None for not at all.
     """
     blocks = 1 if observe is None else max(1, min(protocol.blocks, protocol.max_samples))
     with uncollected():
@@ -112,11 +112,10 @@ def _blocks(
         after = observe()
         taken.append(_taken(samples_us, before, after, observe))
         left_s = (late - clock_ns()) / 1e9
-        if wait is not None and left_s > 0 and observe.others_had(before, after):
+        if wait is not None and min(left_s, wait.most_s) > 0 and observe.others_had(before, after):
             load = wait(left_s)
-            if load is Load.GONE:
-                waits += 1
-            else:  # its own threads wait for each other, or all blocks are to be taken beside the load
+            waits += load is Load.GONE
+            if load is Load.STAYING:
                 wait = None
             call()  # caches are cold now, and threads asleep
             after = observe()

@@ -18,12 +18,12 @@ class OtherLoad:
     """Looks at a stretch of work of some tenths of a second.
 
     A process's threads wait for each other, too, and for processors that a container may not have. So others had no
-    more than all of the machine ran but this process.
+    more than what the processors it may run on ran without it.
 
     Args:
         processor: What this process had of the processors.
-        machine_ns: What all of the machine ran.
-        count: Processors that this process may run on; asked for now, before a toolchain binds a thread to one.
+        machine_ns: What these processors ran.
+        count: How many they are.
         clock_ns: A monotonic clock, in nanoseconds.
     """
 

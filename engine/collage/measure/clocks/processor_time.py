@@ -15,6 +15,8 @@ from typing import Final
 import psutil
 
 _THREADS: Final = Path("/proc/self/task")
+_ALLOWED: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+"""Processors that this process may run on. Asked for early, because a toolchain may bind a thread to one of them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +65,29 @@ def others_had(before: ProcessorTime | None, after: ProcessorTime | None, passed
 
 
 def machine_ran_ns() -> int | None:
-    """Return for how long all processors of the machine ran anything so far, in nanoseconds; None if it does not say.
+    """Return for how long processors that this process may run on ran anything so far, in nanoseconds.
 
-    Known to some 10 ms of each processor.
+    What a virtual machine's host took of them counts, too. Known to some 10 ms of each processor; None if it is not.
     """
     try:
-        times = psutil.cpu_times()
+        times = psutil.cpu_times(percpu=True)
     except (OSError, ValueError, RuntimeError):
         return None
+    if _ALLOWED[-1] >= len(times):  # a container's own view, in which processors have other numbers
+        return None
     idle = {"idle", "iowait", "guest", "guest_nice"}  # guests count in `user` and `nice` already
-    ran_s: float = sum(seconds for kind, seconds in times._asdict().items() if kind not in idle)
+    ran_s: float = sum(
+        seconds for number in _ALLOWED for kind, seconds in times[number]._asdict().items() if kind not in idle
+    )
     return round(1e9 * ran_s)
+
+
+def others_ran_ns() -> int | None:
+    """Return for how long others than this process ran on these processors so far, as `machine_ran_ns` does."""
+    machine_ns, own = machine_ran_ns(), processor_time()
+    return None if machine_ns is None or own is None else machine_ns - own.running_ns
 
 
 def processors() -> int:
     """Return how many processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(_ALLOWED)

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from collage.measure.driver.capture import Capture
 from collage.measure.driver.records import is_of_this_judge, objection, to_outcome, usable_records
@@ -30,6 +31,8 @@ from collage_core.fusion.sub_graph import SubGraph
 
 CACHED = "+cached"
 """Suffix of the launch mode in a record key: the kernel's weights were in the device's cache."""
+
+_NOT_RUNNING: Final = ("build_s", "waited_s")
 
 
 class RecordedCosts:
@@ -177,7 +180,7 @@ class RecordedCosts:
         """Return the seconds that a candidate ran to be checked and timed, when it was selected; 0 if nobody says."""
         records = [each for each in self._deciding(candidate, confirmed=False) if each.outcome == "measured"]
         took = records[-1].extra if records else {}
-        return max(0.0, float(took.get("seconds", 0.0)) - float(took.get("build_s", 0.0)))
+        return max(0.0, float(took.get("seconds", 0.0)) - sum(float(took.get(each, 0.0)) for each in _NOT_RUNNING))
 
     def is_confirmed(self, candidate: CandidateKernel) -> bool:
         """Return whether there are present fresh samples of a candidate, or it failed then; see `is_outdated`."""

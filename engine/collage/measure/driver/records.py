@@ -98,6 +98,7 @@ def to_record(
                 "calls_per_sample": outcome.calls_per_sample,
                 "build_s": outcome.build_s,
                 "timed_s": round(outcome.timed_s, 4),
+                "waited_s": round(outcome.waited_s, 4),
                 "repeatable": outcome.repeatable,
                 "deterministic": outcome.deterministic,
                 "discarded": list(outcome.discarded),

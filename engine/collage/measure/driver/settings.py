@@ -39,7 +39,7 @@ class MeasureSettings:
         deadline_s: Seconds after which a candidate's worker is killed.
         memory_bytes: Approximate memory a candidate's worker may hold; candidates that outgrew less are tried again.
         percentile: Which of the samples of a block is what a kernel costs, in percent.
-        load_wait_s: Seconds that a candidate waits at most for other load to go.
+        load_wait_s: Seconds that other load is waited for at most while a candidate is timed; 0 for not at all.
     """
 
     build: BuildSettings

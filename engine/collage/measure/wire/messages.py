@@ -82,7 +82,7 @@ class AskMeasure:
         bytes_beside: Memory that a plan's other kernels touch on the host between two runs of this kernel; 0 if there
             are none.
         as_used: Whether to judge it again after it was timed, as plans use it.
-        load_wait_s: Seconds to wait at most for other load to go, while it is timed.
+        load_wait_s: Seconds that other load is waited for at most while it is timed; 0 for not at all.
     """
 
     target: Target

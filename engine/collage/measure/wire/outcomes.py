@@ -83,6 +83,7 @@ class Measured:
             that depend on quantisation rounding are excluded.
         build_s: Seconds spent building all variants.
         timed_s: Seconds spent timing all variants.
+        waited_s: Those of them spent waiting for other load to go.
         repeatable: Whether two runs gave the same bits.
         deterministic: Whether two runs gave the same bits and the artifact declares that they always do.
         discarded: Why other variants were not considered.
@@ -98,6 +99,7 @@ class Measured:
     error: float = 0.0
     build_s: float = 0.0
     timed_s: float = 0.0
+    waited_s: float = 0.0
     repeatable: bool = True
     deterministic: bool = False
     discarded: tuple[str, ...] = ()

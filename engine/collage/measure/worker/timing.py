@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Final
 
 from collage.measure.clocks.calibration import Calibration
 from collage.measure.clocks.clock import time_call
@@ -25,6 +26,9 @@ from collage_core.contract import (
     workspace_of,
 )
 
+_WAITS_S: Final = 45.0
+"""Seconds that candidates of this process wait for other load in all: as long as they may run by default."""
+
 
 @functools.cache
 def observer_of(threads: int) -> Observer:
@@ -42,9 +46,9 @@ def load_wait_of(threads: int, most_s: float) -> LoadWait:
 
     Args:
         threads: Those that candidates may use.
-        most_s: Seconds that a candidate waits at most.
+        most_s: Seconds that a load is waited for at most; 0 for not at all.
     """
-    return LoadWait(threads, most_s)
+    return LoadWait(threads, most_s, _WAITS_S)
 
 
 def clock_of(
@@ -71,7 +75,7 @@ def clock_of(
         beside = ask.bytes_beside
         between = Displacement(beside, bound.inputs, ask.build.threads) if beside else None
         observe = observer_of(ask.build.threads) if observed else None
-        wait = load_wait_of(ask.build.threads, ask.load_wait_s) if ask.load_wait_s else None
+        wait = load_wait_of(ask.build.threads, ask.load_wait_s)
         return functools.partial(time_call, bound.call, ask.protocol, observe=observe, between=between, wait=wait)
     graph = target.launch == "graph"
     why_not = "" if artifact.capturable or not graph else "its artifact is not capturable"

@@ -21,7 +21,7 @@ from collage.measure.worker.binding import bound_to, called
 from collage.measure.worker.check_outputs import Another, Bound, OutputCheck
 from collage.measure.worker.kernel_loading import KernelLoading
 from collage.measure.worker.lowering import Ask, KeptArtifacts, Lowering
-from collage.measure.worker.timing import clock_of
+from collage.measure.worker.timing import clock_of, load_wait_of
 from collage_core.contract import Artifact, BlobCache, Host, Kernel, Measurement
 from collage_core.registry import Toolchain
 
@@ -153,6 +153,10 @@ class Trial:
     ) -> Callable[[], Measurement]:
         """Return core's clock for a call, after it was checked; see `clock_of`."""
         return clock_of(bound, artifact, self._function, self._loading, ask, observed=observed)
+
+    def waited_s(self, ask: AskMeasure) -> float:
+        """Return the seconds for which candidates of this process waited for other load to go so far."""
+        return load_wait_of(ask.build.threads, ask.load_wait_s).spent_s
 
     def check(self, bound: Bound, ask: AskMeasure | AskBuild) -> tuple[float, bool]:
         """Run twice; return the larger error and whether both gave the same bits.

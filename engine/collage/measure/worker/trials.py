@@ -84,6 +84,7 @@ class Trials:
     def _measure(self, trial: Trial, ask: AskMeasure) -> Measured | Refused | Failed:
         best: Measured | None = None
         timed_s = 0.0
+        waited_s = trial.waited_s(ask)
         for artifact in trial.variants(ask.build.max_variants, ask.variant):
             try:
                 bound = trial.bind(artifact)
@@ -118,7 +119,13 @@ class Trials:
             self._report(Progress(stage=Stage.LOWER, best=best))
         if best is None:
             return trial.why_none()
-        return dataclasses.replace(best, build_s=trial.build_s, timed_s=timed_s, discarded=trial.discarded)
+        return dataclasses.replace(
+            best,
+            build_s=trial.build_s,
+            timed_s=timed_s,
+            waited_s=trial.waited_s(ask) - waited_s,
+            discarded=trial.discarded,
+        )
 
     def build(self, ask: AskBuild) -> Built | Refused | Failed:
         """Build the artifact of the requested variant, or of the first correct one."""

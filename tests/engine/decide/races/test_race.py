@@ -100,6 +100,7 @@ class DisturbedTrack(Track):
     def interleaved(
         self, contenders: Sequence[Contender], *, rounds: int, first_round: int, repeating: Any = None, **_: Any
     ) -> dict[str, Any]:
+        assert repeating is not None
         repeating.spent_s += self._again_s
         return super().interleaved(contenders, rounds=rounds, first_round=first_round)
 
