@@ -79,6 +79,7 @@ def test_a_stretch_begins_when_it_is_told_to() -> None:
     assert load.end() == 0.0
 
 
+@pytest.mark.skipif(machine_ran_ns() is None, reason="the system does not say what it runs")
 def test_this_machine_runs_what_this_process_does() -> None:
     before = machine_ran_ns()
     end = time.process_time() + 0.5

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collage.measure.clocks.load_wait import LASTING, LoadWait
-from collage.measure.contenders.repeating import OTHERS_HAD, Repeating
+from collage.measure.clocks.processor_time import OTHERS_MAY
+from collage.measure.contenders.repeating import Repeating
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
 
@@ -78,7 +79,7 @@ def taken(answer: Burst | Failed) -> float:
 
 
 def test_an_undisturbed_turn_is_taken_once() -> None:
-    machine = scripted([OTHERS_HAD - 0.01])
+    machine = scripted([OTHERS_MAY - 0.01])
     repeating = machine.repeating()
 
     assert taken(repeating(machine.turn)) == 1

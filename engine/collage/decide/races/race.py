@@ -68,7 +68,7 @@ def race(
     no_time: Callable[[float], bool] = lambda _: False,
     deadline_s: float = DEADLINE_S,
     threads: int,
-    load_wait_s: float = 0.0,
+    load_wait_s: float,
     percent: float = 50.0,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,

@@ -14,12 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from collage.measure.clocks.processor_time import ProcessorTime, others_had, processor_time, processors
+from collage.measure.clocks.processor_time import OTHERS_MAY, ProcessorTime, others_had, processor_time, processors
 
 DISTURBED: Final = 1.1
 """Disturbance from which samples are taken again."""
-_TAKEN: Final = 0.3
-"""Processors that others may have. A toolchain's own threads wait for each other too, which looks like a fifth."""
 _REMEMBERED: Final = 1000
 """Calibrations by which the usual one is known: about a minute of measuring. If it stays slower, that is usual then."""
 _USUAL: Final = 0.25
@@ -96,4 +94,4 @@ class Observer:
             after: The later one.
         """
         taken = others_had(before.processor, after.processor, after.at_ns - before.at_ns, self._count)
-        return taken if taken >= _TAKEN else 0.0
+        return taken if taken >= OTHERS_MAY else 0.0

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from collage.measure.clocks.processor_time import others_ran_ns, processors
+from collage.measure.clocks.processor_time import OTHERS_MAY, others_ran_ns, processors
 
 LASTING: Final = 2
 """Loads in a row that stay which make the next a lasting one."""
@@ -17,8 +17,6 @@ FORGOTTEN_S: Final = 60.0
 LOOK_S: Final = 0.1
 """Seconds of a look at the machine, which knows its own time to 10 ms of each processor; as many before the first,
 for the threads of what was timed: ONNX Runtime's spin for some 60 ms (`EigenNonBlockingThreadPool.h`)."""
-_OTHERS_MAY: Final = 0.3
-"""Processors that others may have of those that are wanted. What looks after an idle machine has some hundredths."""
 RARELY: Final = 10
 """After a look that found nothing there is none for as many times what a look takes."""
 
@@ -63,7 +61,7 @@ class LoadWait:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         spare = (processors() if count is None else count) - threads
-        self._others_may = max(0, spare) + _OTHERS_MAY
+        self._others_may = max(0, spare) + OTHERS_MAY
         self.most_s = most_s
         self._total_s = total_s
         self._others_ran_ns = others_ran_ns

@@ -18,6 +18,11 @@ _THREADS: Final = Path("/proc/self/task")
 _ALLOWED: Final = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
 """Processors that this process may run on. Asked for early, because a toolchain may bind a thread to one of them."""
 
+OTHERS_MAY: Final = 0.3
+"""Processors that others may have while something is timed. A toolchain's own threads wait for each other too, which
+looks like a fifth of one, and an idle machine runs some hundredths.
+"""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorTime:

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
 
 from collage.measure.clocks.load_wait import Load, LoadWait
+from collage.measure.clocks.processor_time import OTHERS_MAY
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed
-
-OTHERS_HAD: Final = 0.3
-"""Processors that others had in a disturbed turn."""
 
 
 class Repeating:
@@ -59,7 +56,7 @@ class Repeating:
         taken = turn()
         once_s = self._clock() - began_s
         load = Load.GONE
-        while isinstance(taken, Burst) and taken.others_had >= OTHERS_HAD and load is Load.GONE:
+        while isinstance(taken, Burst) and taken.others_had >= OTHERS_MAY and load is Load.GONE:
             after_s = self._clock() - began_s - once_s
             left_s = min(self._wait.most_s, self._limit_s - self.spent_s) - after_s
             if left_s <= 0 or once_s > self._wait.most_s or self._no_time():  # a long one would see the next load

@@ -33,6 +33,7 @@ CACHED = "+cached"
 """Suffix of the launch mode in a record key: the kernel's weights were in the device's cache."""
 
 _NOT_RUNNING: Final = ("build_s", "waited_s")
+"""Of the seconds that measuring a candidate took, those in which it did not run."""
 
 
 class RecordedCosts:

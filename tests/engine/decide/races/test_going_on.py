@@ -119,6 +119,7 @@ def test_two_races_have_half_a_minute_more_than_one(
     ran = len(track.runs)
 
     assert (bench.left_s(long), bench.left_s(short)) == (30 - 3 * limit_s, limit_s)
+    assert bench.left_s(dataclasses.replace(long, repeated_s=3 * limit_s)) == limit_s
     bench.run([FAST, MIXED], after=dataclasses.replace(long, race="long"))
     assert len(track.runs) == ran + 1  # the first heat is run in any case
     bench.run([FAST, MIXED], after=dataclasses.replace(short, race="short"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from collage.decide.races import race as module
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
 from collage.decide.races.staying import LOOKED_AT
+from collage.measure.clocks.load_wait import LoadWait
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
@@ -115,6 +117,7 @@ def run(
     limit_s: float = 1e9,
     keep: str = "",
     no_time: Callable[[float], bool] = lambda _: False,
+    load_wait_s: float = 0.0,
     clock: Iterator[int] | None = None,
 ) -> Raced:
     monkeypatch.setattr(module, "interleaved", track.interleaved)
@@ -128,6 +131,7 @@ def run(
         keep=keep,
         no_time=no_time,
         threads=1,
+        load_wait_s=load_wait_s,
         progress=SilentProgress(),
         clock=lambda: next(ticks),
     )
@@ -214,6 +218,23 @@ def test_a_heat_is_expected_to_take_what_turns_took_so_far(monkeypatch: pytest.M
     # 18 turns took 36 s; 42 took 72; then 6 rounds are left
     assert expected_s == [2.0 * 2 * HEAT_ROUNDS, 72 / 42 * 2 * 6]
     assert not raced.cut_short
+
+
+@pytest.mark.parametrize(("left_s", "no_time"), [(200, False), (199, True)])
+def test_turns_are_taken_again_if_the_budget_leaves_twice_the_limit(
+    left_s: float, no_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[LoadWait, float, Callable[[], bool]]] = []
+
+    def repeating(wait: LoadWait, limit_s: float, _: object, *, no_time: Callable[[], bool], clock: object) -> Any:
+        made.append((wait, limit_s, no_time))
+        return types.SimpleNamespace(spent_s=0.0)
+
+    monkeypatch.setattr(module, "Repeating", repeating)
+    run(Track({"a": 1.0}), monkeypatch, "a", "a", limit_s=100, load_wait_s=5.0, no_time=lambda heat_s: heat_s > left_s)
+
+    [(wait, limit_s, has_no_time)] = made
+    assert (wait.most_s, limit_s, has_no_time()) == (5.0, 100, no_time)
 
 
 def test_no_limit_counts_the_seconds_of_turns_that_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
