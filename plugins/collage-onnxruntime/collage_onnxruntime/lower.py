@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir
 
 from collage_core.contract import Artifact, BuildContext, Host, KernelFunction, Requirement, TensorSpec, Unsupported
+from collage_onnxruntime.fixed_order import fix_order
 from collage_onnxruntime.float_weights import with_float_weights
 from collage_onnxruntime.kernel import BLOCKED_DOMAIN, MODEL, one_line, vector_isa
 from collage_onnxruntime.own_integers import with_own_integers
@@ -135,6 +136,7 @@ class _Lowering:
 
     def _artifact(self, path: Path, name: str, version: str) -> Artifact:
         optimised = onnx_ir.load(path)
+        is_changed = fix_order(optimised)
         constants: dict[str, str] = {}
         made: dict[str, np.ndarray[Any, Any]] = {}
         unsuppliable: list[onnx_ir.Value] = []
@@ -150,7 +152,8 @@ class _Lowering:
                 made[weight] = array
         packed, offsets = pack(made.values())
         blocked = any(node.domain == BLOCKED_DOMAIN for node in optimised.graph.all_nodes())
-        files = {MODEL: _with_inside(optimised, unsuppliable) if unsuppliable else path.read_bytes()}
+        is_changed |= bool(unsuppliable)
+        files = {MODEL: _with_inside(optimised, unsuppliable) if is_changed else path.read_bytes()}
         if made:
             files[WEIGHTS] = packed
         return Artifact(
