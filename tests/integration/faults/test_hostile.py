@@ -13,7 +13,7 @@ import pytest
 
 from collage_core.ir.io.model_io import load_model, save_model
 from tests.integration.faults import hostile
-from tests.integration.faults.test_faults import model
+from tests.integration.faults.running import model
 
 COMMAND = """
 from collage import watcher
