@@ -202,8 +202,7 @@ def test_infinities_at_the_edge_do_not_reach_points_outside(kernels: HostKernels
 
 @pytest.mark.parametrize("padding", ["zeros", "border"])
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
-@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 3e38, -3e38])
-def test_no_point_is_read_outside_the_input(strange: float, mode: str, padding: str, kernels: HostKernels) -> None:
+def test_no_point_is_read_outside_the_input(mode: str, padding: str, kernels: HostKernels) -> None:
     """Behind a convolution, too, where LLVM takes for granted that there is no such number."""
     what = written(
         "g (float[1,2,5,6] x, float[1,1,12,2] grid) => (float[1,2,1,12] y) {"
@@ -212,12 +211,14 @@ def test_no_point_is_read_outside_the_input(strange: float, mode: str, padding: 
         {"w": np.eye(2, dtype=np.float32).reshape(2, 2, 1, 1)},
     )
     x = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
-    grid = np.zeros((1, 1, 12, 2), np.float32)
-    grid[..., ::2, 0], grid[..., ::3, 1] = strange, strange
+    points = np.zeros((1, 1, 12, 2), np.float32)
     for artifact in kernels.lowered(what, variants=9):
-        [y] = kernels.run(what, artifact, {"x": x, "grid": grid})
-        [usual] = kernels.run(what, artifact, {"x": x, "grid": np.zeros_like(grid)})
-        np.testing.assert_array_equal(y[..., [1, 5, 7, 11]], usual[..., [1, 5, 7, 11]])
+        [usual] = kernels.run(what, artifact, {"x": x, "grid": points})
+        for strange in (np.nan, np.inf, -np.inf, 3e38, -3e38):
+            grid = points.copy()
+            grid[..., ::2, 0], grid[..., ::3, 1] = strange, strange
+            [y] = kernels.run(what, artifact, {"x": x, "grid": grid})
+            np.testing.assert_array_equal(y[..., [1, 5, 7, 11]], usual[..., [1, 5, 7, 11]], err_msg=f"beside {strange}")
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the reference's
