@@ -19,7 +19,7 @@ from collage_onnxruntime.kernel import BLOCKED_DOMAIN
 
 
 def fix_order(model: onnx_ir.Model) -> bool:
-    """Sort nodes as ONNX Runtime does if the `ReorderOutput` nodes were inserted in the order of what they write.
+    """Sort nodes as ONNX Runtime would if the `ReorderOutput` nodes were inserted in the order of what they write.
 
     Each of them is moved behind the node whose value it reads, and named after what it writes. They have the highest
     indices, so they are visited first; other nodes keep the order in which they are.
@@ -30,14 +30,10 @@ def fix_order(model: onnx_ir.Model) -> bool:
     Returns:
         Whether it has two such nodes or more; with fewer it is not modified.
     """
-    graph = DataflowGraph(model)
-    written = {
-        place: str(node.outputs[0].name)
-        for place, node in enumerate(graph.nodes)
-        if (node.domain, node.op_type) == (BLOCKED_DOMAIN, "ReorderOutput")
-    }
-    if len(written) < 2:
+    if sum(map(_is_reorder, model.graph)) < 2:
         return False
+    graph = DataflowGraph(model)
+    written = {place: str(node.outputs[0].name) for place, node in enumerate(graph.nodes) if _is_reorder(node)}
     nodes = [graph.nodes[place] for place in _depth_first(graph, written)]
     members = set(nodes)
     nodes += [node for node in model.graph if node not in members]  # what no output depends on
@@ -46,6 +42,10 @@ def fix_order(model: onnx_ir.Model) -> bool:
     model.graph.remove(nodes)
     model.graph.extend(nodes)
     return True
+
+
+def _is_reorder(node: onnx_ir.Node) -> bool:
+    return (node.domain, node.op_type) == (BLOCKED_DOMAIN, "ReorderOutput")
 
 
 def _depth_first(graph: DataflowGraph, written: Mapping[int, str]) -> list[int]:
