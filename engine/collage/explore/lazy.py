@@ -20,7 +20,7 @@ from collage.explore.learning import Knowledge, knowing_nothing, looked_at, prob
 from collage.explore.measuring import is_operator, is_unmeasured
 from collage.explore.mixing import best_plan, looked_around
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
-from collage.explore.regions import moved_regions, placed_regions, shifted_regions
+from collage.explore.regions import moved_regions, paired_regions, placed_regions, shifted_regions
 from collage.explore.searching import confirmed, merged_on, searched
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
@@ -167,13 +167,14 @@ def _near(exploration: Exploration, path: SearchResult) -> list[CandidateKernel]
 
 
 def _joined(knowledge: Knowledge, path: SearchResult) -> Knowledge:
-    """Measure neighbours on a plan as one kernel, whatever is believed of it.
+    """Measure neighbours on a plan as one kernel, all of them and any two, whatever is believed of it.
 
     What is believed is a sum over the parts. Where two kernels of one target meet on the best plan, that sum is what
     keeps them apart, and it may be off by more than its doubt says.
     """
     exploration = knowledge.exploration
-    joined = [
-        c for c in merged_on(exploration, path) if not exploration.pool.is_whole(c) and is_unmeasured(exploration, c)
-    ]
+    merged = [*merged_on(exploration, path), *paired_regions(exploration, path.candidates)]
+    near = {(c.target.name, c.sub_graph.nodes): c for c in merged if not exploration.pool.is_whole(c)}
+    joined = [c for c in near.values() if is_unmeasured(exploration, c)]
+    knowledge = _with_regions(knowledge, joined)
     return looked_at(knowledge, "measuring merged neighbours", joined)

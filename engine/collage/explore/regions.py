@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from collage.explore.exploration import Exploration
@@ -89,6 +90,22 @@ def moved_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]) 
         if name != kernel.target
     ]
     return [region for region in moved if region is not None]
+
+
+def paired_regions(exploration: Exploration, kernels: Sequence[SearchCandidate]) -> list[CandidateKernel]:
+    """Return pairs of a target's kernels as one, where one reads what the other computes, or both read the same.
+
+    Args:
+        exploration: What is known so far.
+        kernels: Those of a plan; only targets that join anything have such pairs.
+    """
+    graph, rules = exploration.graph, _joining(exploration)
+    pairs = [
+        _fitting(exploration, rules[one.target], (one.nodes | other.nodes) & graph.needs_kernel)
+        for one, other in itertools.combinations(kernels, 2)
+        if one.target == other.target and one.target in rules and _touches(graph, one.nodes, other.nodes)
+    ]
+    return [region for region in pairs if region is not None]
 
 
 def _joining(exploration: Exploration) -> dict[str, TargetRule]:

@@ -6,7 +6,7 @@ from collage.explore.exhaustive import begun
 from collage.explore.exploration import Exploration
 from collage.explore.learning import knowing_nothing
 from collage.explore.measuring import measured
-from collage.explore.regions import moved_regions, placed_regions, shifted_regions
+from collage.explore.regions import moved_regions, paired_regions, placed_regions, shifted_regions
 from collage.measure.wire.outcomes import Failed, Stage
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -94,3 +94,20 @@ def test_a_kernel_is_not_moved_to_a_target_that_does_not_run_all_of_it() -> None
     )
 
     assert [(each.target.name, each.sub_graph.nodes) for each in found] == [("b", 0b10000)]
+
+
+def test_two_kernels_of_a_target_that_follow_each_other_are_a_pair() -> None:
+    other = SearchCandidate(nodes=0b010000, target="b", key="k")
+
+    found = paired_regions(exploration(), [kernel(0b000011), kernel(0b000100), kernel(0b001000), other])
+
+    assert [(each.target.name, each.sub_graph.nodes) for each in found] == [("a", 0b000111), ("a", 0b001100)]
+
+
+def test_two_kernels_that_read_the_same_value_are_a_pair() -> None:
+    g = GraphBuilder("readers")
+    read = g.op("Relu", g.input("x", 4, 4))
+    graph = DataflowGraph(g.model(g.op("Exp", read), g.op("Tanh", read)))
+    kernels = [SearchCandidate(nodes=0b001, target="b", key="k"), kernel(0b010), kernel(0b100)]
+
+    assert [each.sub_graph.nodes for each in paired_regions(exploration(graph), kernels)] == [0b110]
