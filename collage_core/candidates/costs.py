@@ -38,14 +38,15 @@ class Costs:
         reached: What this run measured or looked up; nothing else has a cost. None if everything that is known counts.
         confirmed: What is costed by fresh samples; everything else by the samples it was selected by.
         in_place_us: What kernels take between their neighbours in plans that were timed, which counts before samples.
-        elsewhere: What samples of all other kernels are multiplied by, to be compared with these times.
+        elsewhere: What samples of a target's other kernels are multiplied by, to be compared with these times; by 1 of
+            a target that is missing.
     """
 
     source: KnownCosts
     reached: frozenset[CacheKey] | None = None
     confirmed: frozenset[CacheKey] = frozenset()
     in_place_us: Mapping[CacheKey, float] = dataclasses.field(default_factory=dict)
-    elsewhere: float = 1.0
+    elsewhere: Mapping[str, float] = dataclasses.field(default_factory=dict)
     _answers: dict[tuple[CacheKey, bool], Cost | Unmeasured] = dataclasses.field(default_factory=dict, repr=False)
 
     def key(self, candidate: CandidateKernel) -> CacheKey:
@@ -69,7 +70,9 @@ class Costs:
         known = self._answers.get((key, fresh))
         if known is None:
             known = self._answers[key, fresh] = self.source.cost(candidate, confirmed=fresh)
-        return known if confirmed is not None or isinstance(known, Unmeasured) else known * self.elsewhere
+        if confirmed is not None or isinstance(known, Unmeasured):
+            return known
+        return known * self.elsewhere.get(candidate.target.name, 1.0)
 
     def selected_us(self, candidate: CandidateKernel) -> float | None:
         """Return the cost by the samples a candidate was selected by; None if it is unmeasured or unusable."""
@@ -104,8 +107,8 @@ class Costs:
 
     def alone(self) -> Costs:
         """Return the costs by samples alone, as if nothing had been timed in place."""
-        return dataclasses.replace(self, in_place_us={}, elsewhere=1.0)
+        return dataclasses.replace(self, in_place_us={}, elsewhere={})
 
-    def off_by(self, factor: float) -> Costs:
-        """Return the costs where all kernels without a time in place take so many times what their samples say."""
-        return dataclasses.replace(self, elsewhere=factor)
+    def off_by(self, factors: Mapping[str, float]) -> Costs:
+        """Return the costs where a target's kernels without a time in place take so many times what samples say."""
+        return dataclasses.replace(self, elsewhere=factors)

@@ -6,21 +6,32 @@ repeated: a plan that still looks better than everything that was timed is worth
 
 The kernels of a plan are on it because they measured fast, so in place they take longer as a rule: the least of many
 noisy numbers is too low. Other kernels were not tried in place and would look better than they are. So their costs are
-multiplied by what those of the plans that raced turned out to be off by.
+multiplied by what those of the same target on plans that raced turned out to be off by: kernels of one toolchain feel
+the caches that they find more than those of another.
+
+Steps that are timed one by one do not add up to what the plan takes. So a further plan is compared with the sum of the
+steps of a plan that was timed, not with what that took as a whole.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from collage.decide.decision import DISPLACE_BELOW, Timed
 from collage.decide.shortlist import mixes
 from collage_core.candidates.costs import CacheKey
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
+from collage_core.contract import Unmeasured
 from collage_core.passes.call_sites import site_name
+
+_ENOUGH: Final = 3
+"""Kernels of a target that have to be timed in place to tell what its others are off by."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,12 +43,14 @@ class FedBack:
         alike: The same, the others with what they cost times what those usually turned out to be off by.
         plans: The plans that raced, with these costs.
         worthwhile: Further plans that look better than all of them.
+        fastest: The one that took least, with these costs; None if its steps were not timed, as those of one kernel.
     """
 
     pool: CandidatePool
     alike: CandidatePool
     plans: tuple[Plan, ...]
     worthwhile: tuple[Plan, ...]
+    fastest: Plan | None
 
 
 def fed_back(
@@ -53,9 +66,11 @@ def fed_back(
         most: Number of mixed plans to consider.
     """
     by_name = {each.name: each for each in timed}
+    alone = pool.costs.alone()
     found: dict[CacheKey, list[float]] = {}
-    both: list[tuple[float, float]] = []
+    both: dict[str, list[tuple[float, float]]] = {}
     corrected = []
+    in_steps: list[Plan] = []
     for plan in plans:
         sites = by_name[plan.name].in_place_us(usual_us) if plan.name in by_name else {}
         times = {
@@ -66,20 +81,49 @@ def fed_back(
         for kernel in plan.kernels:
             if kernel.sub_graph.nodes in times:
                 found.setdefault(pool.cache_key(kernel), []).append(times[kernel.sub_graph.nodes])
-                both.append((plan.cost_of[kernel.sub_graph.nodes], times[kernel.sub_graph.nodes]))
+                cost = alone.cost(kernel)
+                if not isinstance(cost, Unmeasured) and math.isfinite(cost):
+                    both.setdefault(kernel.target.name, []).append((cost, times[kernel.sub_graph.nodes]))
         corrected.append(_with_costs(plan, times))
+        if times:
+            in_steps.append(corrected[-1])
     in_place_us = {key: statistics.median(each) for key, each in found.items()}
     pool = pool.with_costs(pool.costs.in_place(in_place_us))
-    if not found:
-        return FedBack(pool=pool, alike=pool, plans=tuple(corrected), worthwhile=())
-    limit_us = DISPLACE_BELOW * min(each.usual_us(usual_us) for each in timed)
+    if not in_steps:
+        return FedBack(pool=pool, alike=pool, plans=tuple(corrected), worthwhile=(), fastest=None)
+    whole_us = {each.name: each.usual_us(usual_us) for each in timed}
+    fastest = min(in_steps, key=lambda plan: whole_us[plan.name])
+    limit_us = DISPLACE_BELOW * min(whole_us.values()) * fastest.predicted_us / whole_us[fastest.name]
     known = {plan.key for plan in plans}
-    names = {plan.name for plan in plans}
-    alike = pool.with_costs(pool.costs.off_by(_usually_off_by(both)))
+    alike = pool.with_costs(pool.costs.off_by(_factors(both, {candidate.target.name for candidate in pool})))
     better = [plan for plan in mixes(alike, most) if plan.key not in known and plan.predicted_us < limit_us]
-    fresh = (name for number in range(1, 1 + len(names) + len(better)) if (name := f"mixed-{number}") not in names)
-    worthwhile = tuple(dataclasses.replace(plan, name=name) for plan, name in zip(better, fresh, strict=False))
-    return FedBack(pool=pool, alike=alike, plans=tuple(corrected), worthwhile=worthwhile)
+    return FedBack(
+        pool=pool,
+        alike=alike,
+        plans=tuple(corrected),
+        worthwhile=renamed(better, plans),
+        fastest=fastest if whole_us[fastest.name] == min(whole_us.values()) else None,
+    )
+
+
+def renamed(further: Sequence[Plan], plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """Return further mixed plans under names that no other plan has."""
+    taken = {plan.name for plan in plans}
+    fresh = (name for number in itertools.count(1) if (name := f"mixed-{number}") not in taken)
+    return tuple(dataclasses.replace(plan, name=name) for plan, name in zip(further, fresh, strict=False))
+
+
+def _factors(both: Mapping[str, Sequence[tuple[float, float]]], targets: Iterable[str]) -> dict[str, float]:
+    """Return what each target's kernels are usually off by; what all are, where few of its own are known.
+
+    Args:
+        both: See `_usually_off_by`, by target.
+        targets: All of them.
+    """
+    usually = _usually_off_by([pair for pairs in both.values() for pair in pairs])
+    return {
+        name: _usually_off_by(both[name]) if len(both.get(name, ())) >= _ENOUGH else usually for name in sorted(targets)
+    }
 
 
 def _usually_off_by(both: Sequence[tuple[float, float]]) -> float:

@@ -1,4 +1,4 @@
-"""What one move makes of plans, and what it may cost, for the second level of `--search two-level`."""
+"""What one move makes of plans, and what it may cost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from collage_core.candidates.boundary import boundary_bytes
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
-from collage_core.fusion import CandidateKernel, SubGraph
+from collage_core.contract import Unmeasured
+from collage_core.fusion import CandidateKernel, Partitioning, SubGraph
 from collage_core.fusion.cuts import cut_positions
 from collage_core.ir.graph.masks import iterate_bits, mask_of
 from collage_core.ir.graph.work import estimated_work_us, work_kinds
 from collage_core.search import GUESSED, Beliefs, TargetBelief
-from collage_core.search.moves import Moves
+from collage_core.search.moves import Choice, Moves
 
 _CUTS = 12
 """Positions at which kernels may be split; of the 91 stretches between them, only those on plans that are timed run."""
@@ -33,6 +34,39 @@ def moves_over(pool: CandidatePool, kernels: Iterable[CandidateKernel]) -> Moves
     problem = pool.problem()
     kept = [c for c in problem.candidates if c in made or pool.selected_us(pool.candidate(c)) is not None]
     return Moves(dataclasses.replace(problem, candidates=tuple(kept)))
+
+
+def choice_of(pool: CandidatePool, plan: Plan) -> Choice:
+    """Return a plan as the search sees it."""
+    return tuple(map(pool.searched, plan.kernels))
+
+
+def plan_of(pool: CandidatePool, name: str, choice: Choice) -> Plan:
+    """Return a plan of a choice at the pool's costs; unmeasured kernels cost nothing."""
+    kernels = tuple(pool.candidate(chosen) for chosen in choice)
+    costs = (pool.cost(kernel) for kernel in kernels)
+    return Plan(
+        name=name,
+        single=False,
+        partitioning=Partitioning(pool.graph, kernels),
+        costs_us=tuple(0.0 if isinstance(cost, Unmeasured) else cost for cost in costs),
+        dispatch_us=pool.dispatch_us,
+        copies=pool.copies(kernels),
+    )
+
+
+def variants_of(pool: CandidatePool, plan: Plan, limit_us: float) -> list[Plan]:
+    """Return the plans of measured kernels that are one move away, cheapest first.
+
+    Args:
+        pool: The candidates.
+        plan: The plan.
+        limit_us: What they may be predicted to take, in microseconds.
+    """
+    moves = moves_over(pool, plan.kernels)
+    found = [plan_of(pool, plan.name, other) for _, other in moves.neighbours(choice_of(pool, plan))]
+    mixed = [each for each in found if len(each.kernels) > 1 and each.predicted_us < limit_us]
+    return sorted(mixed, key=lambda each: (each.predicted_us, each.key))
 
 
 def reachable_kernels(

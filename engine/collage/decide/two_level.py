@@ -15,7 +15,7 @@ from typing import Any
 
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Timed, decide
-from collage.decide.neighbours import beliefs_of, moves_over, reachable_kernels
+from collage.decide.neighbours import beliefs_of, choice_of, moves_over, plan_of, reachable_kernels
 from collage.decide.races.saved_races import EndToEndTimings
 from collage.measure.statistics import Interval, ratio_interval
 from collage_core.candidates.plan import Plan
@@ -23,7 +23,7 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import Proposals
 from collage_core.contract import INVALID, Unmeasured
 from collage_core.errors import CollageError
-from collage_core.fusion import CandidateKernel, Partitioning
+from collage_core.fusion import CandidateKernel
 from collage_core.search import SearchCandidate
 from collage_core.search.moves import Choice
 from collage_core.search.two_level import TwoLevelLimits, TwoLevelResult, trace_document, two_level
@@ -100,7 +100,7 @@ def improved(
         known = pool.selected_us(pool.candidate(chosen))
         return beliefs.mean_us(chosen.target, chosen.nodes) if known is None else known
 
-    starts = [_choice(pool, plan) for plan in started]
+    starts = [choice_of(pool, plan) for plan in started]
     result = two_level(moves, starts, evaluator, limits=limits, predicted_us=predicted_us, stop=stop)
     trace = trace_document(result, lambda plan: _described(pool, plan))
     timed = f"two-level: {len(result.trace)} plans were timed, {len(starts)} of them to start from"
@@ -140,7 +140,7 @@ class _Evaluator:
         self._judge = judge
 
     def evaluate(self, plans: Sequence[Choice]) -> list[float]:
-        made = [_plan(self._pool, f"move-{number}", choice) for number, choice in enumerate(plans)]
+        made = [plan_of(self._pool, f"move-{number}", choice) for number, choice in enumerate(plans)]
         timings = self._judge([self._base, *(plan for plan in made if plan.key != self._base.key)])
         timed = {each.name: each for each in timings.timed}
         base = timed.get(self._base.name)
@@ -160,24 +160,6 @@ def _starts(plans: Sequence[Plan], timings: EndToEndTimings, winner: Callable[[S
     return sorted((plan for plan in plans if plan.name in names), key=lambda plan: plan.name != kept)
 
 
-def _choice(pool: CandidatePool, plan: Plan) -> Choice:
-    return tuple(map(pool.searched, plan.kernels))
-
-
-def _plan(pool: CandidatePool, name: str, choice: Choice) -> Plan:
-    """Build a plan from a choice; unmeasured kernels cost zero."""
-    kernels = tuple(pool.candidate(chosen) for chosen in choice)
-    costs = (pool.cost(kernel) for kernel in kernels)
-    return Plan(
-        name=name,
-        single=False,
-        partitioning=Partitioning(pool.graph, kernels),
-        costs_us=tuple(0.0 if isinstance(cost, Unmeasured) else cost for cost in costs),
-        dispatch_us=pool.dispatch_us,
-        copies=pool.copies(kernels),
-    )
-
-
 def _measured(
     pool: CandidatePool, choice: Choice, measure: Callable[[CandidateKernel], None]
 ) -> tuple[CandidatePool, Plan | None]:
@@ -192,7 +174,7 @@ def _measured(
             pool = pool.with_costs(pool.costs.reaching([pool.cache_key(kernel)]))
         if pool.selected_us(kernel) is None:
             return pool, None
-    return pool, _plan(pool, NAME, choice)
+    return pool, plan_of(pool, NAME, choice)
 
 
 def _against(timings: EndToEndTimings, start: str, seed: int) -> Interval | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 
 from collage.build.verifying.wrong_plans import WrongPlans
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import decide
 from collage.decide.feedback import WithFeedback, with_feedback
+from collage.decide.races.going_on import NotRacedError
 from collage.decide.races.saved_races import EndToEndTimings, SavedRaces, distinct, now
 from collage.options import OptimizeOptions
 from collage.resolve.elsewhere import Elsewhere
@@ -20,10 +20,6 @@ from collage_core.candidates.pool import CandidatePool
 from collage_core.errors import CollageError
 
 _UNRACED = "these plans did not race there: it is the cheapest by what its kernels take alone"
-
-
-class NotRacedError(Exception):
-    """Raised for plans that did not race on the machine."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,17 +161,13 @@ class RecordedRaces:
         self, pool: CandidatePool, plans: Sequence[Plan], timings: EndToEndTimings, usual_us: float | None
     ) -> WithFeedback:
         """Return what is known once plans raced; plans that look better then count if they raced there, too."""
-        again = functools.partial(
-            with_feedback,
+        return with_feedback(
             pool,
             plans,
             timings,
+            lambda plans, *, after, keep: self._raced(plans, after=after),
             usual_us=usual_us,
             most=self._saved.preset.challengers,
             seed=self._seed,
             tie_breaking=self._tie_breaking,
         )
-        try:
-            return again(lambda plans, *, after, keep: self._raced(plans, after=after))
-        except NotRacedError:
-            return again(None)

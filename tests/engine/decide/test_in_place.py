@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collage.decide.decision import Timed
 from collage.decide.in_place import fed_back
 from collage.decide.shortlist import mixes, singles
 from collage.store.normalised import POWER
-from collage_core.candidates.plan import Plan
+from collage_core.candidates.chosen_plan import as_plan
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain
+from tests.engine.decide.steps import USUAL_US, raced, targets
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of
 
 A, B = a_target("a"), a_target("b")
-USUAL_US = 10.0
 GRAPH = DataflowGraph(chain("Relu", "Exp", "Neg"))
 WHOLES = [kernel(GRAPH, target) for target in (A, B)]
 PARTS = [kernel(GRAPH, target, name) for target in (A, B) for name in GRAPH.names]
@@ -26,23 +25,6 @@ TRUTH = by_operator(
     {"a": {"Relu": 10.0, "Exp": 50.0, "Neg": 10.0}, "b": {"Relu": 50.0, "Exp": 10.0, "Neg": 14.0}}, launch_us=0.0
 )
 POOL = pool_of(GRAPH, TRUTH, *WHOLES, *PARTS).pool
-
-
-def raced(plan: Plan, time_us: float, *parts_us: dict[str, float], beside_us: float = USUAL_US) -> Timed:
-    """A plan that took the same in each of two rounds, on a machine that was as fast in both."""
-    return Timed(
-        name=plan.name,
-        single=plan.single,
-        kernels=len(plan.kernels),
-        toolchains=len(plan.toolchains),
-        rounds_us=((time_us,), (time_us,)),
-        calibrations_us=(beside_us, beside_us),
-        parts_us=parts_us,
-    )
-
-
-def targets(plan: Plan) -> list[str]:
-    return [each.target.name for each in plan.kernels]
 
 
 def test_a_plan_that_disappoints_in_place_makes_room_for_another() -> None:
@@ -82,6 +64,43 @@ def test_nothing_is_worthwhile_that_does_not_look_clearly_better_than_what_was_t
     times = [*(raced(plan, 70.0) for plan in alone), raced(best, 34.2, {"k0000": 10.0, "k0001": 10.0, "k0002": 14.2})]
 
     assert fed_back(POOL, [*alone, best], times, USUAL_US, 3).worthwhile == ()
+
+
+@pytest.mark.parametrize(("last_us", "whole_us", "is_worthwhile"), [(30.0, 30.0, True), (13.5, 60.0, False)])
+def test_a_further_plan_is_compared_with_what_steps_add_up_to(
+    last_us: float, whole_us: float, is_worthwhile: bool
+) -> None:
+    """Timed one by one, steps take more than a plan as a whole, or less. Another plan's steps would do likewise."""
+    [best] = mixes(POOL, 1)
+    alone = singles(POOL, [A, B])
+    steps = {"k0000": 10.0, "k0001": 10.0, "k0002": last_us}
+    times = [*(raced(plan, 70.0) for plan in alone), raced(best, whole_us, steps)]
+
+    found = fed_back(POOL, [*alone, best], times, USUAL_US, 1)
+
+    assert [plan.predicted_us for plan in found.worthwhile] == ([34.0] if is_worthwhile else [])
+
+
+def test_kernels_of_a_target_are_off_by_what_others_of_that_target_are() -> None:
+    [best] = mixes(POOL, 1)
+    of_exp = kernel(GRAPH, A, GRAPH.names[1]).sub_graph.nodes
+    reverse = POOL.engine().run(lambda c: c.nodes != POOL.whole and (c.target == "a") == (c.nodes == of_exp))
+    dearest = as_plan(POOL, "mixed-2", reverse, single=False)
+    assert (targets(best), targets(dearest)) == (["a", "b", "a"], ["b", "a", "b"])
+    twice_on_a = [
+        {
+            f"k{number:04}": plan.cost_of[each.sub_graph.nodes] * (2.0 if each.target.name == "a" else 1.0)
+            for number, each in enumerate(plan.kernels)
+        }
+        for plan in (best, dearest)
+    ]
+    times = [raced(plan, sum(steps.values()), steps) for plan, steps in zip((best, dearest), twice_on_a, strict=True)]
+
+    found = fed_back(POOL, [best, dearest], times, USUAL_US, 0)
+
+    assert [found.alike.cost(whole) for whole in WHOLES] == [140.0, 74.0]
+    few = fed_back(POOL, [best], times[:1], USUAL_US, 0)
+    assert [few.alike.cost(whole) for whole in WHOLES] == [140.0, 148.0]  # two of a, one of b: as all of them
 
 
 def test_a_plan_that_failed_or_was_not_timed_in_parts_changes_nothing() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from collage.build.plan_builder import PlanBuilder
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.feedback import with_feedback
 from collage.decide.races.end_to_end import EndToEndTimer
+from collage.decide.races.going_on import NotRacedError
 from collage.decide.races.saved_races import EndToEndTimings, SavedRaces
 from collage.decide.two_level import FITNESS_ROUNDS, improved
 from collage.explore.exploration import Explored
@@ -72,14 +73,18 @@ class Racing:
     def _fed_back(self, raced: Raced) -> Raced:
         """Take what kernels take in place for their costs, and race what looks better then, if there is time."""
         preset = self.options.effective
-        timer = self._timer(preset)
-        left_s = self.environment.budget.racing.left_s
-        allowed = timer.left_s(raced.timings) > 0 and left_s > 0 and left_s >= raced.timings.took_s
+        timer, budget = self._timer(preset), self.environment.budget.racing
+
+        def race(plans: Sequence[Plan], *, after: EndToEndTimings, keep: Collection[str]) -> EndToEndTimings:
+            if timer.left_s(after) <= 0 or budget.left_s <= 0 or budget.left_s < raced.timings.took_s:
+                raise NotRacedError
+            return timer.run(plans, after=after, keep=keep)
+
         found = with_feedback(
             raced.explored.pool,
             raced.plans,
             raced.timings,
-            timer.run if allowed else None,
+            race,
             usual_us=self.environment.source.usual_calibration_us,
             most=preset.challengers,
             seed=self.options.seed,

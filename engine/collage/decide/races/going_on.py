@@ -22,13 +22,19 @@ from collage_core.candidates.plan import Plan
 _LOST = "nothing was left to compare it with"
 
 
+class NotRacedError(Exception):
+    """Raised for plans that do not race, or did not on the machine that is asked about."""
+
+
 class Race(Protocol):
     """Times plans; see `EndToEndTimer.run`."""
 
-    def __call__(
-        self, plans: Sequence[Plan], *, after: EndToEndTimings | None, keep: Collection[str]
-    ) -> EndToEndTimings:
-        """Time plans in rounds that are numbered from the end of another race on."""
+    def __call__(self, plans: Sequence[Plan], *, after: EndToEndTimings, keep: Collection[str]) -> EndToEndTimings:
+        """Time plans in rounds that are numbered from the end of another race on.
+
+        Raises:
+            NotRacedError: If there is no time for it.
+        """
 
 
 def gone_on(
@@ -49,6 +55,9 @@ def gone_on(
         timings: The race so far; at least one plan was timed.
         seed: As for `decide`.
         tie_breaking: As for `decide`.
+
+    Raises:
+        NotRacedError: If the race does not go on.
     """
     so_far = decide(timings.timed, seed, tie_breaking=tie_breaking)
     matter = {so_far.winner, so_far.incumbent, so_far.incumbent_as_called}

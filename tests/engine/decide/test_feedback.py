@@ -1,0 +1,141 @@
+"""Races go on while what kernels take in place makes another plan look better."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from collage.control.tie_breaking import TieBreaking
+from collage.decide.decision import Timed
+from collage.decide.feedback import WithFeedback, with_feedback
+from collage.decide.races.going_on import NotRacedError
+from collage.decide.races.saved_races import EndToEndTimings
+from collage.decide.shortlist import mixes, singles
+from collage_core.candidates.plan import Plan
+from collage_core.candidates.pool import CandidatePool
+from collage_core.fusion import CandidateKernel
+from collage_core.ir.graph.dataflow import DataflowGraph
+from collage_core.passes.call_sites import site_name
+from collage_testing import chain
+from tests.engine.decide.steps import USUAL_US, raced, targets
+from tests.engine.exploring import a_target, by_operator, kernel, pool_of
+
+NAMES = "abcdef"
+TARGETS = [a_target(name) for name in NAMES]
+GRAPH = DataflowGraph(chain("Relu", "Exp", "Neg"))
+ALONE_US = {
+    name: {"Relu": 30.0 if name == "a" else 60.0, "Exp": 30.0 if name == "b" else 60.0, "Neg": 10.0 * (number + 1)}
+    for number, name in enumerate(NAMES)
+}
+
+
+def pool(alone_us: Mapping[str, dict[str, float]]) -> CandidatePool:
+    """Return every target's kernel for all, and for each operator."""
+    return pool_of(
+        GRAPH,
+        by_operator(dict(alone_us), launch_us=0.0),
+        *(kernel(GRAPH, target) for target in TARGETS),
+        *(kernel(GRAPH, target, name) for target in TARGETS for name in GRAPH.names),
+    ).pool
+
+
+POOL = pool(ALONE_US)
+
+
+class Race:
+    """Times plans by what the last operator takes in place on each target; the others take what they take alone.
+
+    Args:
+        neg_us: Microseconds of the last operator, by target.
+        most: How often it goes on, at most.
+    """
+
+    def __init__(self, neg_us: Mapping[str, float], most: int = 99) -> None:
+        self._neg_us = neg_us
+        self._most = most
+        self.joined: list[list[str]] = []
+
+    def first(self, plans: Sequence[Plan]) -> EndToEndTimings:
+        return EndToEndTimings(timed=tuple(self._timed(plan, 0) for plan in plans), failed={})
+
+    def __call__(self, plans: Sequence[Plan], *, after: EndToEndTimings, keep: Collection[str]) -> EndToEndTimings:
+        known = {each.name for each in after.timed}
+        if len(self.joined) == self._most:
+            raise NotRacedError
+        [late] = [plan for plan in plans if plan.name not in known]
+        self.joined.append(targets(late))
+        return EndToEndTimings(timed=tuple(self._timed(plan, after.end) for plan in plans), failed={})
+
+    def _timed(self, plan: Plan, first_round: int) -> Timed:
+        if plan.single:
+            return raced(plan, 9000.0, first_round=first_round)
+        steps = {site_name(number): self._step_us(each) for number, each in enumerate(plan.kernels)}
+        return raced(plan, sum(steps.values()), steps, first_round=first_round)
+
+    def _step_us(self, each: CandidateKernel) -> float:
+        target = each.target.name
+        [name] = each.sub_graph.names
+        operator = GRAPH.nodes[GRAPH.index_of(name)].op_type
+        return self._neg_us[target] if operator == "Neg" else ALONE_US[target][operator]
+
+
+def fed_back(race: Race, alone_us: Mapping[str, dict[str, float]] = ALONE_US) -> WithFeedback:
+    candidates = pool(alone_us)
+    plans = [*singles(candidates, TARGETS), *mixes(candidates, 1)]
+    return with_feedback(
+        candidates, plans, race.first(plans), race, usual_us=USUAL_US, most=1, seed=0, tie_breaking=TieBreaking()
+    )
+
+
+def test_what_joins_a_race_may_show_that_another_plan_is_better_still() -> None:
+    race = Race({"a": 60.0, "b": 45.0, **dict.fromkeys("cdef", 30.0)})
+
+    found = fed_back(race)
+
+    assert race.joined == [["a", "b", "b"], ["a", "b", "c"]]
+    by_name = {plan.name: plan for plan in found.plans}
+    assert [targets(by_name[f"mixed-{number}"])[-1] for number in (1, 2, 3)] == ["a", "b", "c"]
+    assert by_name["mixed-3"].predicted_us == 90.0
+    assert {each.name for each in found.timings.timed} == set(by_name)
+    assert found.alone_us["mixed-1"] == 70.0
+
+
+def test_a_race_goes_on_four_times_at_most() -> None:
+    race = Race(dict(zip(NAMES, (1000.0, 900.0, 800.0, 700.0, 600.0, 500.0), strict=True)))
+
+    found = fed_back(race)
+
+    assert [names[-1] for names in race.joined] == ["b", "c", "d", "e"]
+    # what the last of them took counts, too
+    last = kernel(GRAPH, TARGETS[4], GRAPH.names[2])
+    assert (POOL.cost(last), found.pool.cost(last)) == (50.0, 600.0)
+
+
+def test_where_there_is_no_time_left_what_was_learnt_so_far_stands() -> None:
+    race = Race({"a": 60.0, "b": 45.0, **dict.fromkeys("cdef", 30.0)}, most=1)
+
+    found = fed_back(race)
+
+    assert race.joined == [["a", "b", "b"]]
+    assert sorted(plan.name for plan in found.plans if not plan.single) == ["mixed-1", "mixed-2"]
+    assert "mixed-3" not in found.alone_us
+    assert found.alike.engine().run().total_us == 90.0  # there is a better one, which nobody raced
+
+
+def test_nothing_joins_where_kernels_take_in_place_what_they_take_alone() -> None:
+    race = Race({name: ALONE_US[name]["Neg"] for name in NAMES})
+
+    fed_back(race)
+
+    assert race.joined == []
+
+
+def test_a_plan_that_is_one_move_away_and_hardly_worse_races_once() -> None:
+    """Of the others one takes 4 % more than the best plan by what kernels take alone, the next one 14 %."""
+    with_near = {**ALONE_US, "f": {**ALONE_US["f"], "Neg": 13.0}}
+    race = Race({**{name: ALONE_US[name]["Neg"] for name in NAMES}, "f": 8.0})
+
+    found = fed_back(race, with_near)
+
+    assert race.joined == [["a", "b", "f"]]
+    by_name = {each.name: each for each in found.timings.timed}
+    assert by_name["mixed-2"].time_us < by_name["mixed-1"].time_us
