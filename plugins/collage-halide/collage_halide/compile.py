@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import io
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -18,13 +20,15 @@ from collage_halide.pipeline import Group
 
 ENTRY = "collage_kernel"
 """Name of the compiled function."""
+_FAILS = "guaranteed to fail an assertion at runtime"
+"""What Halide prints of a schedule that reads outside its inputs, and compiles all the same."""
 
 
 def compiled(group: Group, build: BuildContext) -> bytes:
     """Compile a scheduled group to an object without Halide's runtime.
 
     Raises:
-        halide.HalideError: If Halide does not compile it.
+        halide.HalideError: If Halide does not compile it, or says that it cannot run.
     """
     for place in group.places:
         stride = 1
@@ -39,8 +43,12 @@ def compiled(group: Group, build: BuildContext) -> bytes:
     strict = ("StrictFloat",) if group.strict else ()
     target = halide_target(build.host, "NoRuntime", "NoBoundsQuery", *strict)
     path = build.scratch / "kernel.o"
+    said = io.StringIO()
     try:
-        pipeline.compile_to({hl.OutputFileType.object: str(path)}, arguments, ENTRY, target)
+        with contextlib.redirect_stdout(said):  # where its warnings go
+            pipeline.compile_to({hl.OutputFileType.object: str(path)}, arguments, ENTRY, target)
+        if _FAILS in said.getvalue():
+            raise hl.HalideError("it reads outside its inputs")
         return path.read_bytes()
     finally:
         path.unlink(missing_ok=True)

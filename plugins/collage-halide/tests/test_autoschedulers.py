@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from collage.devices.this_host import this_host
 from collage_core.contract import Unsupported
 from collage_halide.autoschedulers import AUTOSCHEDULERS
 from collage_testing.kit.host_kernels import HostKernels
@@ -47,6 +50,24 @@ def test_its_loops_compute_the_same(name: str, text: str, kernels: HostKernels) 
 def test_it_takes_part_where_the_effort_is_worth_its_time(kernels: HostKernels) -> None:
     assert "mullapudi" not in variants(written(SOFTMAX), kernels, 0)
     assert "mullapudi" in variants(written(SOFTMAX), kernels, 1)
+
+
+def test_a_schedule_that_reads_outside_its_inputs_is_no_variant(kernels: HostKernels) -> None:
+    """Of the float16 numbers that a vector of AVX-512 has, 32, Adams2019 computes all for rows of 30.
+
+    Halide compiles that, and prints that it cannot run.
+    """
+    flags = "avx sse4_1 sse4_2 popcnt avx2 bmi1 bmi2 abm movbe f16c fma avx512f avx512cd avx512vl avx512dq avx512bw"
+    host = dataclasses.replace(this_host(), system="Linux x86_64", cpu_flags=frozenset(flags.split()))
+    rows = "g (float16[30,{0}] x) => (float16[{0},30] y) {{ a = Sigmoid(x) y = Transpose<perm=[1,0]>(a) }}"
+
+    def found(columns: int) -> list[str]:
+        build = kernels.build(effort=2, max_variants=9, host=host)
+        function = written(rows.format(columns)).function
+        return [each.variant for each in kernels.plugin.collage_lower(kernels.target, function, build)]
+
+    assert found(30) == ["kept-4", "inline-4", "mullapudi"]
+    assert found(33) == ["kept-4", "inline-4", "mullapudi", "adams"]
 
 
 @pytest.mark.slow
