@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -27,7 +26,6 @@ from collage.decide.shortlist import mixes
 from collage_core.candidates.costs import CacheKey
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.contract import Unmeasured
 from collage_core.passes.call_sites import site_name
 
 _ENOUGH: Final = 3
@@ -66,7 +64,7 @@ def fed_back(
         most: Number of mixed plans to consider.
     """
     by_name = {each.name: each for each in timed}
-    alone = pool.costs.alone()
+    alone = pool.with_costs(pool.costs.alone())
     found: dict[CacheKey, list[float]] = {}
     both: dict[str, list[tuple[float, float]]] = {}
     corrected = []
@@ -81,8 +79,7 @@ def fed_back(
         for kernel in plan.kernels:
             if kernel.sub_graph.nodes in times:
                 found.setdefault(pool.cache_key(kernel), []).append(times[kernel.sub_graph.nodes])
-                cost = alone.cost(kernel)
-                if not isinstance(cost, Unmeasured) and math.isfinite(cost):
+                if (cost := alone.cost_us(kernel)) is not None:
                     both.setdefault(kernel.target.name, []).append((cost, times[kernel.sub_graph.nodes]))
         corrected.append(_with_costs(plan, times))
         if times:
