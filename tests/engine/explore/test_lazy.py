@@ -108,6 +108,22 @@ def test_neighbours_on_the_best_plan_are_measured_as_one_whatever_is_believed_of
     assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
 
 
+def test_two_neighbours_of_three_on_the_best_plan_are_measured_as_one_whatever_is_believed_of_it() -> None:
+    """A kernel that reaches from one of three parts into the next is dear, but for exactly the last two parts."""
+    parts = [GRAPH.names[:4], GRAPH.names[4:8], GRAPH.names[8:]]
+    usual = by_operator({name: dict.fromkeys(OPERATORS, 10.0) for name in "ab"}, launch_us=2.0)
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        found, names = usual(candidate), candidate.sub_graph.names
+        crossed = sum(parts[at][-1] in names and parts[at + 1][0] in names for at in range(2))
+        dear = 0.0 if names == GRAPH.names[4:] else 100.0 * crossed
+        return found + dear + (500.0 if candidate.target.name == "b" else 0.0) if isinstance(found, float) else found
+
+    source = FakeSource(truth)
+
+    assert path(explored(source)) == [("a", GRAPH.names[:4]), ("a", GRAPH.names[4:])]
+
+
 def test_a_rare_operator_that_one_toolchain_computes_badly_goes_to_the_other() -> None:
     slow = "Cos"
     truth = by_operator(

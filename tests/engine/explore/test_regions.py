@@ -111,3 +111,13 @@ def test_two_kernels_that_read_the_same_value_are_a_pair() -> None:
     kernels = [SearchCandidate(nodes=0b001, target="b", key="k"), kernel(0b010), kernel(0b100)]
 
     assert [each.sub_graph.nodes for each in paired_regions(exploration(graph), kernels)] == [0b110]
+
+
+def test_kernels_that_share_nothing_are_no_pair() -> None:
+    g = GraphBuilder("apart")
+    one, other = g.op("Exp", g.input("x", 4, 4)), g.op("Tanh", g.input("z", 4, 4))
+    graph = DataflowGraph(g.model(g.op("Relu", one), g.op("Neg", other)))
+    kernels = [SearchCandidate(nodes=1 << graph.index_of(name), target="a", key="k") for name in graph.names]
+    names = {frozenset(each.sub_graph.names) for each in paired_regions(exploration(graph), kernels)}
+
+    assert names == {frozenset({"exp_0", "relu_0"}), frozenset({"tanh_0", "neg_0"})}
