@@ -2,7 +2,7 @@
 
 What joins a race is timed in place, too, and so may show that another plan is better still.
 
-Kernels that were not timed in place may be off by much more than others were. So plans race, too, that are one move
+Kernels that were not timed in place may be off by much more than others were. So plans join, too, that are one move
 away from the fastest and look hardly worse. Otherwise what kernels take alone would choose among plans that differ in
 one of them.
 """
@@ -74,9 +74,9 @@ def with_feedback(
     looked_around: set[str] = set()
     for left in reversed(range(_TIMES)):
         further = found.worthwhile
-        if not further and found.fastest is not None and found.fastest.key not in looked_around:
+        if len(further) < most and found.fastest is not None and found.fastest.key not in looked_around:
             looked_around.add(found.fastest.key)
-            further = _variants(found, found.fastest, most)
+            further = (*further, *_variants(found, found.fastest, most - len(further)))
         if not further:
             break
         try:
@@ -91,6 +91,7 @@ def with_feedback(
 
 def _variants(found: FedBack, fastest: Plan, most: int) -> tuple[Plan, ...]:
     """Return plans that are one move away from the fastest, and look hardly worse, if at all."""
-    known = {plan.key for plan in found.plans}
+    taken = (*found.plans, *found.worthwhile)
+    known = {plan.key for plan in taken}
     near = variants_of(found.alike, fastest, _NEAR * fastest.predicted_us)
-    return renamed([plan for plan in near if plan.key not in known][:most], found.plans)
+    return renamed([plan for plan in near if plan.key not in known][:most], taken)

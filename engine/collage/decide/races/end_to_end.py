@@ -29,7 +29,7 @@ from collage_core.errors import CollageError
 _LEAST_S = 10.0
 """Seconds in which a plan has to be loaded and run once, though the budget is spent."""
 _JOINING_S = 30.0
-"""Seconds after a preset's in which heats of plans that join begin, and none joins later."""
+"""Seconds after a preset's in which heats of plans that join begin, at most."""
 _LARGER = 1.25
 """A race that a budget cut short is run anew with one that is larger by this factor: less would add few rounds, and the
 share of a budget that one of several shapes has differs a little from run to run.
@@ -104,9 +104,12 @@ class EndToEndTimer:
         return saved.timings(name, raced, chosen, after, self._began)
 
     def left_s(self, after: EndToEndTimings) -> float:
-        """Return seconds in which heats may begin that go on with a race; 0 or less if that took too long."""
-        limit_s = self._saved.preset.race_s
-        return min(limit_s, limit_s + _JOINING_S - (after.took_s - after.repeated_s))
+        """Return seconds in which heats may begin that go on with a race: as many as it took before others joined.
+
+        0 or less if they took these already, or if the race took too long for its preset.
+        """
+        raced_s = after.took_s - after.repeated_s
+        return min(raced_s - 2 * after.joined_s, self._saved.preset.race_s + _JOINING_S - raced_s)
 
     def _has_more_time_than(self, known: SavedRace) -> bool:
         return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s

@@ -31,6 +31,7 @@ class EndToEndTimings:
         race: Name of the race in the database.
         took_s: Seconds that it took when it was run, to build the plans included.
         repeated_s: Those in which turns were taken again.
+        joined_s: Those of the others in which further plans had joined.
     """
 
     timed: tuple[Timed, ...]
@@ -38,6 +39,7 @@ class EndToEndTimings:
     race: str = ""
     took_s: float = 0.0
     repeated_s: float = 0.0
+    joined_s: float = 0.0
 
     @property
     def end(self) -> int:
@@ -76,6 +78,7 @@ class EndToEndTimings:
             race=later.race,
             took_s=self.took_s + later.took_s,
             repeated_s=self.repeated_s + later.repeated_s,
+            joined_s=self.joined_s + later.took_s - later.repeated_s,
         )
 
 

@@ -108,18 +108,22 @@ def test_what_would_be_kept_stays_beside_what_looks_better(
     assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"]] * 2
 
 
-def test_two_races_have_half_a_minute_more_than_one(
+def test_plans_join_no_longer_than_others_raced_before(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0)]))
     bench, limit_s = timer(database, tmp_path).timer, PRESETS["quick"].race_s
     first = bench.run([FAST])
     assert first.took_s > 0
-    long, short = (dataclasses.replace(first, took_s=took_s) for took_s in (4 * limit_s, limit_s))
+    long, short = (dataclasses.replace(first, took_s=took_s) for took_s in (4 * limit_s, 10.0))
     ran = len(track.runs)
 
-    assert (bench.left_s(long), bench.left_s(short)) == (30 - 3 * limit_s, limit_s)
-    assert bench.left_s(dataclasses.replace(long, repeated_s=3 * limit_s)) == limit_s
+    assert (bench.left_s(long), bench.left_s(short)) == (30 - 3 * limit_s, 10)
+    assert bench.left_s(dataclasses.replace(short, took_s=13.0, repeated_s=3.0)) == 10
+    joined = short.then(dataclasses.replace(short, timed=(), took_s=6.0, repeated_s=1.0))
+    assert (joined.joined_s, bench.left_s(joined)) == (5, 5)
+    again = joined.then(dataclasses.replace(short, timed=(), took_s=6.0))
+    assert (again.joined_s, bench.left_s(again)) == (11, -1)
     bench.run([FAST, MIXED], after=dataclasses.replace(long, race="long"))
     assert len(track.runs) == ran + 1  # the first heat is run in any case
     bench.run([FAST, MIXED], after=dataclasses.replace(short, race="short"))
