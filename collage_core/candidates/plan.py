@@ -39,7 +39,7 @@ class Plan:
         name: Name shown to users: a target's name, or `"mixed"` with a number.
         single: Whether the plan represents one target alone, which makes it an incumbent.
         partitioning: The kernels.
-        costs_us: Cost of each kernel, in the order of `kernels`.
+        costs_us: Cost of each kernel, in the order of the partitioning, which need not be the order of execution.
         dispatch_us: Overhead of the runtime's loop per kernel call.
         copies: Copies between devices.
     """

@@ -2,14 +2,15 @@
 
 What joins a race is timed in place, too, and so may show that another plan is better still.
 
-Kernels that were not timed in place may be off by much more than others were. So plans join, too, that are one move
-away from the fastest and look hardly worse. Otherwise what kernels take alone would choose among plans that differ in
-one of them.
+Kernels that were not timed in place may be off by more or less than others were. So plans join, too, that are one move
+away from the fastest and may be faster by so much that it is worth a race. Otherwise what kernels take alone would
+choose among plans that differ in one of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -18,13 +19,12 @@ from collage.decide.in_place import FedBack, fed_back, renamed
 from collage.decide.neighbours import variants_of
 from collage.decide.races.going_on import NotRacedError, Race, gone_on
 from collage.decide.races.saved_races import EndToEndTimings
+from collage.decide.races.staying import WORTH, Outlook
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 
 _TIMES: Final = 4
 """Times that further plans may join."""
-_NEAR: Final = 1.05
-"""Ratio to the fastest plan's steps up to which a plan that is one move away from it is timed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,16 +32,12 @@ class WithFeedback:
     """What is known once plans raced.
 
     Attributes:
-        pool: The candidates, with what those that were timed in place take there.
-        alike: The same, with the others' costs corrected likewise; see `FedBack`.
-        plans: The plans that raced, with these costs.
+        found: The plans that raced, and what kernels cost by now.
         timings: How they fared.
         alone_us: What each plan was predicted to take by its kernels measured alone, in microseconds, by name.
     """
 
-    pool: CandidatePool
-    alike: CandidatePool
-    plans: tuple[Plan, ...]
+    found: FedBack
     timings: EndToEndTimings
     alone_us: Mapping[str, float]
 
@@ -84,14 +80,22 @@ def with_feedback(
         except NotRacedError:
             break
         alone_us |= {plan.name: plan.predicted_us for plan in further}
-        every = [*found.plans, *further]
-        found = fed_back(found.pool, every, timings.timed, usual_us, most if left else 0)
-    return WithFeedback(pool=found.pool, alike=found.alike, plans=found.plans, timings=timings, alone_us=alone_us)
+        found = fed_back(found.pool, [*found.plans, *further], timings.timed, usual_us, most if left else 0)
+    return WithFeedback(found=found, timings=timings, alone_us=alone_us)
 
 
 def _variants(found: FedBack, fastest: Plan, most: int) -> tuple[Plan, ...]:
-    """Return plans that are one move away from the fastest, and look hardly worse, if at all."""
+    """Return plans that are one move away from the fastest and worth a race: those that promise most of it."""
     taken = (*found.plans, *found.worthwhile)
     known = {plan.key for plan in taken}
-    near = variants_of(found.alike, fastest, _NEAR * fastest.predicted_us)
-    return renamed([plan for plan in near if plan.key not in known][:most], taken)
+    near = [plan for plan in variants_of(found.alike, fastest) if plan.key not in known]
+    order = sorted((-_saving(found, plan, fastest), plan.key, plan) for plan in near)
+    return renamed([plan for saving, _, plan in order if -saving >= WORTH][:most], taken)
+
+
+def _saving(found: FedBack, plan: Plan, fastest: Plan) -> float:
+    """Return what a plan is expected to save where it saves anything, as a share of what the fastest takes."""
+    untimed = [kernel for kernel in plan.kernels if found.pool.cache_key(kernel) not in found.pool.costs.in_place_us]
+    unknown_us = found.off_by * math.hypot(*(found.alike.cost_us(kernel) or 0.0 for kernel in untimed))
+    mean = math.log(plan.predicted_us / fastest.predicted_us)
+    return Outlook(mean, max(unknown_us / plan.predicted_us, 1e-9), 0.0).saving(0.0)

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
+
+import numpy as np
 
 from collage.decide.decision import DISPLACE_BELOW, Timed
 from collage.decide.shortlist import mixes
@@ -30,6 +33,10 @@ from collage_core.passes.call_sites import site_name
 
 _ENOUGH: Final = 3
 """Kernels of a target that have to be timed in place to tell what its others are off by."""
+_OFF_BY: Final = 0.2
+"""Standard deviation of the logarithm of what kernels take in place relative to their costs in `FedBack.alike`. Of one
+model on a restless machine 0.1 from a millisecond on and 0.29 below. Counts like `_ENOUGH` kernels of the race at hand.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,7 @@ class FedBack:
         plans: The plans that raced, with these costs.
         worthwhile: Further plans that look better than all of them.
         fastest: The one that took least, with these costs; None if its steps were not timed, as those of one kernel.
+        off_by: What kernels turned out to be off by: see `_OFF_BY`.
     """
 
     pool: CandidatePool
@@ -49,6 +57,7 @@ class FedBack:
     plans: tuple[Plan, ...]
     worthwhile: tuple[Plan, ...]
     fastest: Plan | None
+    off_by: float = _OFF_BY
 
 
 def fed_back(
@@ -79,7 +88,7 @@ def fed_back(
         for kernel in plan.kernels:
             if kernel.sub_graph.nodes in times:
                 found.setdefault(pool.cache_key(kernel), []).append(times[kernel.sub_graph.nodes])
-                if (cost := alone.cost_us(kernel)) is not None:
+                if cost := alone.cost_us(kernel):
                     both.setdefault(kernel.target.name, []).append((cost, times[kernel.sub_graph.nodes]))
         corrected.append(_with_costs(plan, times))
         if times:
@@ -92,7 +101,8 @@ def fed_back(
     fastest = min(in_steps, key=lambda plan: whole_us[plan.name])
     limit_us = DISPLACE_BELOW * min(whole_us.values()) * fastest.predicted_us / whole_us[fastest.name]
     known = {plan.key for plan in plans}
-    alike = pool.with_costs(pool.costs.off_by(_factors(both, {candidate.target.name for candidate in pool})))
+    factors = _factors(both, {candidate.target.name for candidate in pool})
+    alike = pool.with_costs(pool.costs.off_by(factors))
     better = [plan for plan in mixes(alike, most) if plan.key not in known and plan.predicted_us < limit_us]
     return FedBack(
         pool=pool,
@@ -100,6 +110,7 @@ def fed_back(
         plans=tuple(corrected),
         worthwhile=renamed(better, plans),
         fastest=fastest if whole_us[fastest.name] == min(whole_us.values()) else None,
+        off_by=_still_off_by(both, factors) if both else _OFF_BY,
     )
 
 
@@ -111,12 +122,7 @@ def renamed(further: Sequence[Plan], plans: Sequence[Plan]) -> tuple[Plan, ...]:
 
 
 def _factors(both: Mapping[str, Sequence[tuple[float, float]]], targets: Iterable[str]) -> dict[str, float]:
-    """Return what each target's kernels are usually off by; what all are, where few of its own are known.
-
-    Args:
-        both: See `_usually_off_by`, by target.
-        targets: All of them.
-    """
+    """Return what each target's kernels are usually off by; what all are, where few of its own are known."""
     usually = _usually_off_by([pair for pairs in both.values() for pair in pairs])
     return {
         name: _usually_off_by(both[name]) if len(both.get(name, ())) >= _ENOUGH else usually for name in sorted(targets)
@@ -124,7 +130,7 @@ def _factors(both: Mapping[str, Sequence[tuple[float, float]]], targets: Iterabl
 
 
 def _usually_off_by(both: Sequence[tuple[float, float]]) -> float:
-    """Return what kernels take in place relative to their costs: at most this in half of the time, more in the other.
+    """Return the median of what kernels take in place relative to their costs; they weigh as much as they cost.
 
     Args:
         both: Cost and time in place of each kernel that has both, in microseconds.
@@ -133,18 +139,21 @@ def _usually_off_by(both: Sequence[tuple[float, float]]) -> float:
         >>> _usually_off_by([(10.0, 11.0), (1.0, 5.0), (20.0, 24.0)]), _usually_off_by([])
         (1.2, 1.0)
     """
-    half_us, passed_us = sum(cost_us for cost_us, _ in both) / 2, 0.0
-    for ratio, cost_us in sorted((time_us / cost_us, cost_us) for cost_us, time_us in both if cost_us):
-        passed_us += cost_us
-        if passed_us >= half_us:
-            return ratio
-    return 1.0
+    if not both:
+        return 1.0
+    costs, times = np.transpose(both)
+    return float(np.quantile(times / costs, 0.5, weights=costs, method="inverted_cdf"))
+
+
+def _still_off_by(both: Mapping[str, Sequence[tuple[float, float]]], factors: Mapping[str, float]) -> float:
+    """Return what kernels are off by with these factors: see `_OFF_BY`. They weigh as much as they cost."""
+    each = [(cost, math.log(time / cost / factors[name])) for name in both for cost, time in both[name]]
+    costs, errors = np.transpose([*each, *[(statistics.mean(cost for cost, _ in each), _OFF_BY)] * _ENOUGH])
+    return math.sqrt(np.average(errors**2, weights=costs))
 
 
 def _with_costs(plan: Plan, times_us: Mapping[int, float]) -> Plan:
     """Return a plan with other costs of some kernels, by the mask of their nodes."""
-    kernels = plan.partitioning.kernels
-    costs = zip(kernels, plan.costs_us, strict=True)
-    return dataclasses.replace(
-        plan, costs_us=tuple(times_us.get(kernel.sub_graph.nodes, cost) for kernel, cost in costs)
-    )
+    known = zip(plan.partitioning.kernels, plan.costs_us, strict=True)
+    costs_us = tuple(times_us.get(kernel.sub_graph.nodes, cost) for kernel, cost in known)
+    return dataclasses.replace(plan, costs_us=costs_us)

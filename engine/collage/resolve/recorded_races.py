@@ -117,20 +117,20 @@ class RecordedRaces:
             timings = self._raced(plans)
         except NotRacedError:
             return self._by_costs(pool, plans)
-        found = self._fed_back(pool, plans, timings, usual_us)
+        fed = self._fed_back(pool, plans, timings, usual_us)
         notes: list[str] = []
-        timings = found.timings
+        timings = fed.timings
         while timings.timed:
-            failed = [plan.name for plan in found.plans if not plan.single and plan.name in timings.failed]
+            failed = [plan.name for plan in fed.found.plans if not plan.single and plan.name in timings.failed]
             decided = decide(timings.timed, self._seed, failed=failed, tie_breaking=self._tie_breaking)
-            plan = next(plan for plan in found.plans if plan.name == decided.winner)
+            plan = next(plan for plan in fed.found.plans if plan.name == decided.winner)
             if reason := self._against(plan):
                 notes.append(f"{plan.name} was the fastest and was not kept there: {reason}")
                 timings = timings.without(plan.name, reason)
                 continue
             [measured_us] = [each.time_us for each in timings.timed if each.name == decided.winner]
             return Chosen(
-                plan=plan, pool=found.pool, decision=decided.reason, measured_us=measured_us, notes=tuple(notes)
+                plan=plan, pool=fed.found.pool, decision=decided.reason, measured_us=measured_us, notes=tuple(notes)
             )
         raise CollageError("no plan was right there: " + "; ".join(notes or timings.failed.values()))
 

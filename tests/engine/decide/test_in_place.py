@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from collage.decide.in_place import fed_back
 from collage.decide.shortlist import mixes, singles
 from collage.store.normalised import POWER
 from collage_core.candidates.chosen_plan import as_plan
+from collage_core.fusion import Partitioning
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain
 from tests.engine.decide.steps import USUAL_US, raced, targets
@@ -42,6 +44,20 @@ def test_a_plan_that_disappoints_in_place_makes_room_for_another() -> None:
     assert found.worthwhile[0].predicted_us == 34.0
     assert found.alike.engine().run().total_us == 34.0  # no kernel is off in half of the time or more
     assert [found.pool.selected_us(each) for each in PARTS] == [POOL.selected_us(each) for each in PARTS]
+
+
+def test_times_of_kernels_go_where_their_costs_are_in_whatever_order() -> None:
+    [best] = mixes(POOL, 1)
+    turned = dataclasses.replace(
+        best, partitioning=Partitioning(GRAPH, best.partitioning.kernels[::-1]), costs_us=best.costs_us[::-1]
+    )
+    times = [raced(turned, 50.0, {"k0000": 11.0, "k0001": 12.0, "k0002": 30.0})]
+
+    [plan] = fed_back(POOL, [turned], times, USUAL_US, 1).plans
+
+    assert [kernel.sub_graph.names for kernel in turned.kernels] == [(name,) for name in GRAPH.names]
+    costs = dict(zip((kernel.sub_graph.names[0] for kernel in plan.partitioning.kernels), plan.costs_us, strict=True))
+    assert [costs[name] for name in GRAPH.names] == [11.0, 12.0, 30.0]
 
 
 def test_kernels_that_were_not_timed_in_place_are_as_far_off_as_those_that_were() -> None:
@@ -143,3 +159,14 @@ def test_names_of_further_plans_are_new() -> None:
     times = [raced(taken, 50.0, {"k0000": 10.0, "k0001": 10.0, "k0002": 30.0})]
 
     assert [plan.name for plan in fed_back(POOL, [taken], times, USUAL_US, 1).worthwhile] == ["mixed-1"]
+
+
+def test_what_kernels_are_off_by_is_learnt_from_those_that_were_timed() -> None:
+    [best] = mixes(POOL, 1)
+    steady = raced(best, 51.0, {"k0000": 15.0, "k0001": 15.0, "k0002": 15.0})
+    rough = raced(best, 51.0, {"k0000": 5.0, "k0001": 15.0, "k0002": 45.0})
+
+    known = [fed_back(POOL, [best], [times], USUAL_US, 1).off_by for times in (steady, rough)]
+
+    # three kernels as expected count as many as three of which nothing is known; then two of them are off by 3
+    assert known == pytest.approx([0.2 / 2**0.5, ((3 * 0.2**2 + 2 * math.log(3) ** 2) / 6) ** 0.5])

@@ -80,7 +80,7 @@ class Racing:
                 raise NotRacedError
             return timer.run(plans, after=after, keep=keep)
 
-        found = with_feedback(
+        fed = with_feedback(
             raced.explored.pool,
             raced.plans,
             raced.timings,
@@ -91,14 +91,14 @@ class Racing:
             tie_breaking=self.tie_breaking,
         )
         result = raced.explored.result
-        if found.pool.costs.in_place_us:  # plans are predicted by these costs now, so bounds go by them, too
-            result = dataclasses.replace(found.alike.engine().run(), method=result.method)
+        if fed.found.pool.costs.in_place_us:  # plans are predicted by these costs now, so bounds go by them, too
+            result = dataclasses.replace(fed.found.alike.engine().run(), method=result.method)
         return dataclasses.replace(
             raced,
-            explored=dataclasses.replace(raced.explored, pool=found.pool, result=result),
-            plans=found.plans,
-            timings=found.timings,
-            alone_us=found.alone_us,
+            explored=dataclasses.replace(raced.explored, pool=fed.found.pool, result=result),
+            plans=fed.found.plans,
+            timings=fed.timings,
+            alone_us=fed.alone_us,
         )
 
     def _changed(self, raced: Raced) -> Raced:

@@ -76,7 +76,7 @@ def race(
     """Run heats until nothing is open or the limit on rounds or time is reached.
 
     The fastest incumbent always stays in the race: every other contender is compared with it. So do those to keep, as
-    long as another does.
+    long as another does that is neither: what they take relative to each other is known.
 
     Args:
         contenders: Contenders by name.
@@ -150,7 +150,8 @@ def race(
         ran = {name: samples[name] for name in running if len(samples.get(name, ())) == done}
         end = min(rounds, done + HEAT_ROUNDS * heats_left(elapsed_s, turns, limit_s))
         likely = staying(ran, called, incumbents, heats=heats, end=end)
-        running = [name for name in ran if name in {*likely, *keep}] if likely else []
+        open_still = set(likely).difference(incumbents, keep) if keep else likely
+        running = [name for name in ran if name in {*likely, *keep}] if open_still else []
         if running and no_time(elapsed_s / turns * len(running) * min(HEAT_ROUNDS, rounds - done)):
             cut_short = True
             break

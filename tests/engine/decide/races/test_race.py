@@ -264,6 +264,12 @@ def test_who_is_to_be_kept_stays_as_long_as_another_does(monkeypatch: pytest.Mon
     assert len(alone.rounds["m"]) == FIRST_ROUNDS
 
 
+def test_a_race_ends_once_only_those_are_left_that_raced_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = run(Track({"a": 100.0, "m": 80.0, "n": 90.0}), monkeypatch, "amn", "a", keep="m")
+
+    assert {name: len(rounds) for name, rounds in raced.rounds.items()} == dict.fromkeys("amn", FIRST_ROUNDS)
+
+
 def test_who_is_to_be_kept_does_not_leave_within_the_first_heat(monkeypatch: pytest.MonkeyPatch) -> None:
     times_us = {"a": 100.0, "m": 200.0, "n": 70.0}
     left = run(LeavingTrack(times_us), monkeypatch, "amn", "a")
