@@ -88,9 +88,9 @@ def _variants(found: FedBack, fastest: Plan, most: int) -> tuple[Plan, ...]:
     """Return plans that are one move away from the fastest and worth a race: those that promise most of it."""
     taken = (*found.plans, *found.worthwhile)
     known = {plan.key for plan in taken}
-    near = [plan for plan in variants_of(found.alike, fastest) if plan.key not in known]
-    order = sorted((-_saving(found, plan, fastest), plan.key, plan) for plan in near)
-    return renamed([plan for saving, _, plan in order if -saving >= WORTH][:most], taken)
+    near = {plan.key: plan for plan in variants_of(found.alike, fastest) if plan.key not in known}
+    order = sorted((-_saving(found, plan, fastest), key) for key, plan in near.items())
+    return renamed([near[key] for saving, key in order if -saving >= WORTH][:most], taken)
 
 
 def _saving(found: FedBack, plan: Plan, fastest: Plan) -> float:
