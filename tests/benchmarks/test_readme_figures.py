@@ -13,7 +13,9 @@ from benchmarks.suite_page import gains
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ROW = re.compile(r"^\| (\w+) \| [^|]+ \| ([\d.]+) \| ([\d.]+) - ([\d.]+) \| ([\d.]+|the same) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (\w+) \| ([^|]+) \| ([\d.]+) \| ([\d.]+) - ([\d.]+) \| ([\d.]+|the same) \|$", re.MULTILINE)
+
+NAMES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "halide": "Halide"}
 
 
 def models_of(results: str) -> list[dict[str, Any]]:
@@ -38,18 +40,27 @@ def test_the_table_has_six_models() -> None:
     assert len(ROW.findall(README)) == 6
 
 
-@pytest.mark.parametrize(("model", "ratio", "low", "high", "without"), ROW.findall(README))
-def test_a_row_is_what_the_suite_found(model: str, ratio: str, low: str, high: str, without: str) -> None:
+@pytest.mark.parametrize(("model", "plan", "ratio", "low", "high", "without"), ROW.findall(README))
+def test_a_row_is_what_the_suite_found(model: str, plan: str, ratio: str, low: str, high: str, without: str) -> None:
     found = judged("benchmarks/results/suite-epyc-2-cores", model)
 
     assert said(found["collage"]) == (ratio, low, high)
     assert (said(found["without-halide"])[0] if "without-halide" in found else "the same") == without
 
 
+@pytest.mark.parametrize(("model", "plan"), [row[:2] for row in ROW.findall(README)])
+def test_a_row_names_the_plan_that_was_kept(model: str, plan: str) -> None:
+    [found] = [each for each in models_of("benchmarks/results/suite-epyc-2-cores") if each["name"] == model]
+
+    assert {target for target, name in NAMES.items() if name in plan} == set(found["targets"])
+    kernels = len(found["plan"])
+    assert plan.endswith(f", {kernels} kernels" if kernels > 1 else " alone")
+
+
 def test_the_mixes_are_all_in_the_table() -> None:
     mixes = {each["name"] for each in models_of("benchmarks/results/suite-epyc-2-cores") if len(each["targets"]) > 1}
 
-    assert mixes == {row[0] for row in ROW.findall(README)} - {"resnet50"}
+    assert mixes == {model for model, plan, *_ in ROW.findall(README) if not plan.endswith(" alone")}
 
 
 def test_without_avx_512_as_many_models_get_a_mix_as_is_said() -> None:
