@@ -35,7 +35,7 @@ _ENOUGH: Final = 3
 """Kernels of a target that have to be timed in place to tell what its others are off by."""
 _OFF_BY: Final = 0.2
 """Standard deviation of the logarithm of what kernels take in place relative to their costs in `FedBack.alike`. Of one
-model on a restless machine 0.1 from a millisecond on and 0.29 below. Counts like `_ENOUGH` kernels of the race at hand.
+model on a restless machine 0.1 from 1 ms on, and 0.29 from 0.2 ms on. Counts like `_ENOUGH` kernels of the same race.
 """
 
 

@@ -31,7 +31,7 @@ class EndToEndTimings:
         race: Name of the race in the database.
         took_s: Seconds that it took when it was run, to build the plans included.
         repeated_s: Those in which turns were taken again.
-        joined_s: Those of the others in which further plans had joined.
+        joined_s: Seconds since further plans joined, without those of repeated turns.
     """
 
     timed: tuple[Timed, ...]
