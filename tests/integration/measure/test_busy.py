@@ -36,7 +36,7 @@ from collage.measure.driver.client import PluginSource, Worker
 
 folder = Path(sys.argv[1])
 worker = Worker(PluginSource(toolchain="busy", plugin="busy_plugin:plugin", paths=(str(folder),)), BlobStore(folder))
-worker.ping(3600)
+worker.begin()
 print(worker.pid, flush=True)
 worker.targets(this_host(), 3600)
 """

@@ -102,7 +102,7 @@ def test_weights_a_plan_does_not_find_in_the_cache_are_not_found_there_when_a_ke
 
 
 def test_a_device_is_timed_in_the_process_that_times_kernels(far: Worker, small: Worker, fragile: Worker) -> None:
-    far.ping()
+    far.targets(this_host())
     pid = far.pid
 
     times = far.device_times("fake:0")
@@ -158,7 +158,7 @@ def test_a_lost_device_ends_the_process_and_the_next_candidate_gets_a_new_one(
 ) -> None:
     outcomes, pids = [], []
     for _ in range(2):
-        fragile.ping()
+        fragile.targets(this_host())
         pids.append(fragile.pid)
         outcomes.append(fragile.measure(add_ask(store, FAR)))
 

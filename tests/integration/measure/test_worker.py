@@ -183,7 +183,7 @@ def test_constants_an_artifact_asks_for_are_supplied(worker: Worker, ask: Ask) -
     ],
 )
 def test_what_cannot_be_cached_is_the_plugins_failure(worker: Worker, ask: Ask, mode: str, reason: str) -> None:
-    worker.ping()
+    worker.targets(this_host())
     pid = worker.pid
 
     outcome = worker.measure(ask(mode))

@@ -28,8 +28,6 @@ from collage.measure.wire.messages import (
     Message,
     Need,
     Opinion,
-    Ping,
-    Pong,
     Progress,
     Targets,
 )
@@ -131,14 +129,6 @@ class Worker:
         if self._unusable is None and self._child is None:
             with contextlib.suppress(WorkerError):  # the first request tries again, and says why
                 self._spawn()
-
-    def ping(self, deadline_s: float = 10.0) -> None:
-        """Start the process if necessary and wait for an answer.
-
-        Raises:
-            WorkerError: If no answer arrives.
-        """
-        self._ask(Ping(), deadline_s, Pong)
 
     def targets(self, host: Host, deadline_s: float | None = None) -> tuple[Target, ...] | Unsupported:
         """Query the toolchain's targets on `host`; a failure to answer is returned as a refusal.

@@ -43,11 +43,6 @@ Message: TypeAlias = Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
-    """Requests a `Pong`."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AskTargets:
     """Requests `Targets` or `Refused`."""
 
@@ -202,11 +197,6 @@ class Hello:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pong:
-    """Answers `Ping`."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
     """The toolchain's targets, the default one first.
 
@@ -338,7 +328,6 @@ class Burst:
 
 
 MESSAGES: Final[Mapping[str, type]] = {
-    "ping": Ping,
     "ask_targets": AskTargets,
     "ask_query": AskQuery,
     "ask_measure": AskMeasure,
@@ -349,7 +338,6 @@ MESSAGES: Final[Mapping[str, type]] = {
     "ask_profile": AskProfile,
     "ask_device": AskDevice,
     "hello": Hello,
-    "pong": Pong,
     "targets": Targets,
     "opinion": Opinion,
     "measured": Measured,

@@ -41,8 +41,6 @@ from collage.measure.wire.messages import (
     Message,
     Need,
     Opinion,
-    Ping,
-    Pong,
     Targets,
 )
 from collage.measure.wire.outcomes import Failed, Refused, Stage
@@ -104,8 +102,6 @@ class WorkerMain:
 
     def _answer(self, message: Message) -> Message:
         match message:
-            case Ping():
-                return Pong()
             case AskTargets():
                 try:
                     targets = self._toolchain.targets(message.host)
