@@ -185,6 +185,7 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     "worth 1 %": Variant(Staying(worth=0.01)),
     "two singles": Variant(Staying(singles=2)),
     "nobody leaves at once": Variant(Staying(far_slower=math.inf)),
+    "singles stay": Variant(Staying(far_behind=math.inf)),
     "two runs": Variant(Staying(), 2),
     "40 s": Variant(Staying(), limit_s=40.0),
     "60 s": Variant(Staying(), limit_s=60.0),

@@ -33,7 +33,7 @@ class Recorded:
 
 
 def collected(databases: Iterable[Path]) -> list[dict[str, Any]]:
-    """Return the races that databases hold, as JSON; those without a mixed plan or a second heat are left out."""
+    """Return the races of databases, as JSON, without those of one heat and those that one kind of plans left."""
     found: dict[str, dict[str, Any]] = {}
     for path in databases:
         for name, race in races_in(path):

@@ -173,9 +173,8 @@ def decide(
     incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, seed)
     ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
     best, called = _as_called(contenders, [c for c in stayed if c.single], seed)
-    challengers = sorted(
-        (c for c in stayed if not c.single and c is not incumbent), key=lambda c: (ratios[c.name].value, c.name)
-    )
+    mixed = [c for c in stayed if not c.single and c is not incumbent]
+    challengers = sorted(mixed, key=lambda c: _ratio(c, mixed[0], seed).value)  # not over what the incumbent ran
     faster = [
         c
         for c in challengers

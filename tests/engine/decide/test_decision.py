@@ -200,6 +200,17 @@ def test_a_mixed_plan_displaces_nobody_beside_whom_it_was_not_timed() -> None:
     assert decision.reason == "b alone is kept: the best mixed plan was not timed beside it"
 
 
+def test_mixed_plans_are_compared_over_the_rounds_that_they_ran_together() -> None:
+    """In the six rounds of the toolchain the slower one of them was lucky."""
+    single = Timed(name="b", single=True, kernels=1, toolchains=1, rounds_us=((200.0,) * 3,) * 6)
+    lucky, faster = (
+        Timed(name=name, single=False, kernels=2, toolchains=2, rounds_us=((first,) * 3,) * 6 + ((later,) * 3,) * 12)
+        for name, first, later in (("mixed-1", 80.0, 90.0), ("mixed-2", 82.0, 85.0))
+    )
+
+    assert decide([single, lucky, faster], seed=0).winner == "mixed-2"
+
+
 def test_plans_without_a_single_toolchain_are_compared_over_the_rounds_that_all_ran() -> None:
     first = Timed(
         name="mixed-1", single=False, kernels=2, toolchains=2, rounds_us=((50.0,) * 3,) * 12 + ((100.0,) * 3,) * 6

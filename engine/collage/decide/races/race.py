@@ -75,12 +75,13 @@ def race(
 ) -> Raced:
     """Run heats until nothing is open or the limit on rounds or time is reached.
 
-    The fastest incumbent always stays in the race: every other contender is compared with it. So do those to keep, as
-    long as another does that is neither: what they take relative to each other is known.
+    The fastest incumbent stays in the race, since every other contender is compared with it, unless it is slower by far
+    than all of those that stay. So do those to keep, as long as another does that is neither: what they take relative
+    to each other is known.
 
     Args:
         contenders: Contenders by name.
-        incumbents: Names of the incumbents; the fastest of them stays.
+        incumbents: Names of the incumbents.
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
         limit_s: Seconds after which no heat begins, without those in which turns are taken again.

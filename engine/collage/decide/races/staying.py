@@ -12,7 +12,8 @@ selecting the best simulated system" (Operations Research 49(5), 2001).
 
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence.
 
-Within the first heat already a contender leaves that is slower by far.
+Within the first heat already a contender leaves that is slower by far. After a heat the single toolchains leave if they
+are, compared with every mixed plan that stays: which of these is the fastest is all that is open then.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Staying:
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which it leaves.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
+        far_behind: Ratio to each mixed plan that stays, above which single toolchains leave after a heat if it is
+            unlikely that one of them ends below it.
         percent: Which percentile of a round's samples counts.
     """
 
@@ -64,6 +67,7 @@ class Staying:
     futile: float = FUTILE
     worth: float = WORTH
     far_slower: float = FAR_SLOWER
+    far_behind: float = FAR_SLOWER
     percent: float = 50.0
 
     def __call__(
@@ -89,8 +93,12 @@ class Staying:
         mixes = [name for name in ran if name not in incumbents]
         if singles:
             mixes = [name for name in mixes if self._may_be_kept(name, singles, ways, heats, end)]
-        likely = {*self._fastest(singles, ways, heats, end)[: self.singles]}
-        likely.update(self._fastest(mixes, ways[:1], heats, end))  # `decide` compares mixed plans by their bound calls
+        mixes = self._fastest(mixes, ways[:1], heats, end)  # `decide` compares mixed plans by their bound calls
+        singles = self._fastest(singles, ways, heats, end)[: self.singles]
+        behind = mixes and all(
+            self._stays_far_behind(a, m, way, heats, end) for a in singles for m in mixes for way in ways
+        )
+        likely = {*mixes} if behind else {*mixes, *singles}
         staying = [name for name in ran if name in likely]
         if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying, self.percent) for way in ways)):
             return []
@@ -117,6 +125,10 @@ class Staying:
         return all(
             percentile(own, self.percent) >= self.far_slower * percentile(other, self.percent) for own, other in both
         )
+
+    def _stays_far_behind(self, single: str, mix: str, way: Mapping[str, Rounds], heats: int, end: int) -> bool:
+        """Return whether a single toolchain is unlikely to be less than far slower than a mixed plan in the end."""
+        return self._outlook(way, single, mix, heats, end).chance(math.log(self.far_behind)) < self.futile
 
     def _fastest(self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int) -> list[str]:
         """Return those of a kind that may be the fastest of it, the likeliest first."""

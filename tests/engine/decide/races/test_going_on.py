@@ -12,7 +12,7 @@ from collage.decide.races import race
 from collage.decide.races.going_on import gone_on
 from collage.options import PRESETS
 from collage.store import TuningStore
-from tests.engine.decide.racing import FAST, MIDDLE, MIXED, SLOW, A, B, Track, on, plan_of, timer
+from tests.engine.decide.racing import FAST, MIDDLE, MIXED, SLOW, A, B, C, Track, on, plan_of, timer
 
 
 def test_a_race_goes_on_with_who_matters_and_who_joins(
@@ -61,7 +61,7 @@ def test_who_had_left_and_comes_back_counts_by_what_it_did_since(
 ) -> None:
     """The fastest toolchain crashes in the second heat; the next one left after the first."""
     late = plan_of("mixed-2", B, A, single=False)
-    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 150.0), (MIXED, 90.0), (late, 80.0)], crashes={"a": 2}))
+    on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 110.0), (MIXED, 90.0), (late, 80.0)], crashes={"a": 2}))
     plans = [FAST, MIDDLE, MIXED]
     first = timer(database, tmp_path).timer.run(plans)
     assert {each.name: each.end for each in first.timed} == {
@@ -99,13 +99,34 @@ def test_what_would_be_kept_stays_beside_what_looks_better(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = plan_of("mixed-2", B, A, single=False)
-    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0), (late, 60.0)]))
+    track = on(monkeypatch, Track([(FAST, 100.0), (MIXED, 90.0), (late, 85.0)]))
     first = timer(database, tmp_path).timer.run([FAST, MIXED])
     ran = len(track.runs)
 
     gone_on(timer(database, tmp_path).timer.run, [FAST, MIXED], [late], first, seed=0)
 
     assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"]] * 2
+
+
+def test_a_toolchain_that_is_slower_by_far_runs_beside_whatever_joins(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, later = plan_of("mixed-2", B, A, single=False), plan_of("mixed-3", C, A, single=False)
+    track = on(monkeypatch, Track([(FAST, 200.0), (MIXED, 80.0), (late, 76.0), (later, 72.0)]))
+    run = timer(database, tmp_path).timer.run
+    timings, plans = run([FAST, MIXED]), [FAST, MIXED]
+    assert track.runs == [["a", "mixed-1"]]
+
+    for joining in (late, later):
+        ran = len(track.runs)
+        best = decide(timings.timed, 0).winner
+        timings = gone_on(run, plans, [joining], timings, seed=0)
+        plans.append(joining)
+
+        assert track.runs[ran:] == [["a", best, joining.name]]
+    decision = decide(timings.timed, 0)
+    assert (decision.winner, decision.incumbent) == ("mixed-3", "a")
+    assert decision.ratios["mixed-3"].value == pytest.approx(72 / 200, rel=0.02)
 
 
 def test_plans_join_no_longer_than_others_raced_before(

@@ -160,8 +160,8 @@ def test_no_round_repeats_the_order_of_an_earlier_heat(monkeypatch: pytest.Monke
     assert track.first_rounds == [0, FIRST_ROUNDS, FIRST_ROUNDS + HEAT_ROUNDS]
 
 
-def test_the_best_incumbent_stays_however_slow_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    track = Track({"a": 1000.0, "b": 1100.0, "m": 90.0})
+def test_the_best_incumbent_stays_though_it_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 100.0, "b": 110.0, "m": 85.0})
 
     raced = run(track, monkeypatch, "abm", "ab")
 
@@ -169,9 +169,20 @@ def test_the_best_incumbent_stays_however_slow_it_is(monkeypatch: pytest.MonkeyP
     assert len(raced.rounds["a"]) == len(raced.rounds["m"]) == ENOUGH
 
 
+def test_mixed_plans_that_are_faster_by_far_race_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 200.0, "b": 220.0, "m": 90.0, "n": 90.2})
+
+    raced = run(track, monkeypatch, "abmn", "ab")
+
+    assert track.heats[1] == ("m", "n")
+    assert [len(raced.rounds[name]) for name in "abmn"] == [FIRST_ROUNDS, FIRST_ROUNDS, ENOUGH, ENOUGH]
+    alone = run(Track({"a": 200.0, "m": 90.0}), monkeypatch, "am", "a")
+    assert (len(alone.rounds["a"]), len(alone.rounds["m"])) == (FIRST_ROUNDS, FIRST_ROUNDS)
+
+
 def test_it_goes_on_while_it_is_open_who_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     close = run(Track({"a": 100.0, "m": 90.0}, noise=0.2), monkeypatch, "am", "a")
-    clear = run(Track({"a": 100.0, "m": 60.0}, noise=0.05), monkeypatch, "am", "a")
+    clear = run(Track({"a": 100.0, "m": 85.0}, noise=0.05), monkeypatch, "am", "a")
 
     assert len(close.rounds["a"]) > 2 * ENOUGH
     assert len(clear.rounds["a"]) == ENOUGH
@@ -254,7 +265,7 @@ def test_a_race_that_has_nothing_left_to_settle_is_not_cut_short(monkeypatch: py
 
 
 def test_who_is_to_be_kept_stays_as_long_as_another_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    times_us = {"a": 100.0, "m": 80.0, "n": 70.0}
+    times_us = {"a": 100.0, "m": 90.0, "n": 85.0}
     left = run(Track(times_us), monkeypatch, "amn", "a")
     kept = run(Track(times_us), monkeypatch, "amn", "a", keep="m")
     alone = run(Track({"a": 100.0, "m": 125.0, "n": 130.0}), monkeypatch, "amn", "a", keep="m")

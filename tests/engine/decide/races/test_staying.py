@@ -129,6 +129,29 @@ def test_who_was_faster_in_two_of_six_rounds_stays_though_most_rounds_say_it_is_
     assert Staying()(ran, {}, "ab", heats=1, end=END) == []  # a single heat would hardly change it
 
 
+def test_single_toolchains_leave_once_every_mixed_plan_that_stays_is_faster_by_far() -> None:
+    assert staying({"a": 140.0, "b": 141.0, "l": 100.0, "m": 100.5}, "ab") == "lm"
+    assert staying({"a": 124.0, "b": 141.0, "l": 100.0, "m": 100.5}, "ab") == "alm"
+    assert staying({"a": 140.0, "l": 100.0, "m": 112.0}, "a", worth=0.0, noise=0.06, end=84) == "alm"  # l alone is
+    assert staying({"a": 130.0, "l": 100.0, "m": 100.5}, "a", noise=0.1, end=84) == "alm"
+    assert staying({"a": 140.0, "m": 100.0}, "a") == ""
+
+
+def test_single_toolchains_stay_if_one_that_may_be_the_fastest_was_as_fast_in_some_rounds() -> None:
+    uneven = (98.0, 99.0, 135.0, 136.0, 137.0, 150.0)
+    ran = {"a": ((140.0,),) * 6, "b": tuple((each,) for each in uneven), "m": ((100.0,),) * 6}
+
+    assert Staying()(ran, {}, "ab", heats=1, end=84) == ["a", "b", "m"]
+    assert Staying()({name: ran[name] for name in "am"}, {}, "a", heats=1, end=84) == []
+
+
+def test_single_toolchains_stay_that_are_not_slower_by_far_as_users_call_them() -> None:
+    bound = {"a": 140.0, "l": 100.0, "m": 100.5}
+
+    assert staying(bound, "a", called_us={"a": 120.0, "l": 100.0, "m": 100.5}) == "alm"
+    assert staying(bound, "a", called_us=bound) == "lm"
+
+
 def test_heats_that_are_left_are_of_those_that_usually_stay() -> None:
     assert heats_left(elapsed_s=36.0, turns=36, limit_s=40.0) == 1
     assert heats_left(elapsed_s=3.6, turns=36, limit_s=40.0) == 1 + 10
