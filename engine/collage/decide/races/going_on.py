@@ -62,10 +62,11 @@ def gone_on(
     so_far = decide(timings.timed, seed, tie_breaking=tie_breaking)
     matter = {so_far.winner, so_far.incumbent, so_far.incumbent_as_called}
     later = race([*(plan for plan in plans if plan.name in matter), *further], after=timings, keep={so_far.winner})
+    whole = timings.then(later)
     singles = {plan.name for plan in plans if plan.single}
     if not singles.isdisjoint(later.failed):
         lost = {plan.name: f"{_LOST} ({', '.join(singles.intersection(later.failed))} failed)" for plan in further}
         mixed = {name: reason for name, reason in later.failed.items() if name not in singles}
         timed = tuple(each for each in timings.timed if each.name not in mixed)
-        return dataclasses.replace(timings, timed=timed, failed={**timings.failed, **lost, **mixed})
-    return timings.then(later)
+        return dataclasses.replace(whole, timed=timed, failed={**timings.failed, **lost, **mixed})
+    return whole

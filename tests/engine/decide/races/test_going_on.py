@@ -92,6 +92,7 @@ def test_the_race_so_far_stands_if_what_plans_are_compared_with_fails_later(
     assert timings.timed == tuple(each for each in first.timed if each.name not in also)
     assert timings.failed["mixed-2"] == "nothing was left to compare it with (a failed)"
     assert set(timings.failed) == {"mixed-2", *also}
+    assert timings.took_s == first.took_s + timings.joined_s > first.took_s  # no limit forgets these seconds
     assert decide(timings.timed, 0).winner == ("a" if also else "mixed-1")
 
 
