@@ -97,7 +97,7 @@ PRESETS: Mapping[str, Preset] = {
             confirm_rounds=3,
             challengers=3,
             rounds=84,
-            round_s=0.08,
+            round_s=0.06,
             race_s=90.0,
             protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
             effort=1,
