@@ -174,7 +174,7 @@ def decide(
     ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
     best, called = _as_called(contenders, [c for c in stayed if c.single], seed)
     mixed = [c for c in stayed if not c.single and c is not incumbent]
-    challengers = sorted(mixed, key=lambda c: _ratio(c, mixed[0], seed).value)  # not over what the incumbent ran
+    challengers = sorted(mixed, key=lambda c: _ratio(c, mixed[0], seed).value)  # the incumbent may have left early
     faster = [
         c
         for c in challengers

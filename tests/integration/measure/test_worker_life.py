@@ -30,12 +30,15 @@ from tests.integration.measure.sourcing import faulty_target
 Ask = Callable[..., AskMeasure]
 
 
-def test_a_plugin_that_does_not_import_is_a_refusal_and_is_not_tried_again(store: BlobStore) -> None:
-    worker = Worker(PluginSource(toolchain="absent", plugin="no_such_module:plugin"), store)
+def test_a_plugin_that_does_not_import_is_a_refusal_and_is_not_tried_again(store: BlobStore, tmp_path: Path) -> None:
+    worker = Worker(PluginSource(toolchain="absent", plugin="no_such_module:plugin", paths=(str(tmp_path),)), store)
 
-    assert "no_such_module" in getattr(worker.targets(this_host()), "reason", "")
+    refused = worker.targets(this_host())
+    (tmp_path / "no_such_module.py").write_text("raise ImportError('another reason')\n", encoding="utf-8")
+
+    assert "no_such_module" in getattr(refused, "reason", "")
     assert worker.pid is None
-    assert "no_such_module" in getattr(worker.targets(this_host()), "reason", "")
+    assert worker.targets(this_host()) == refused
 
 
 def test_a_worker_may_open_as_many_files_as_it_may_ask_for(store: BlobStore) -> None:

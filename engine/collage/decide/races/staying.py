@@ -10,10 +10,12 @@ as anybody looks. So a contender leaves, too, of which the rounds that are left 
 That is the expected value of information of S. E. Chick and K. Inoue, "New two-stage and sequential procedures for
 selecting the best simulated system" (Operations Research 49(5), 2001).
 
-Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence.
+Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence, but for a
+mixed plan that is faster by far.
 
-Within the first heat already a contender leaves that is slower by far. After a heat the single toolchains leave if they
-are, compared with every mixed plan that stays: which of these is the fastest is all that is open then.
+Within the first heat already a contender leaves that is slower by far. After a heat the single toolchains leave if
+every mixed plan that stays is faster by far: only which of these is the fastest is open then. If there is one
+only, the race is over.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ class Staying:
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which it leaves.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
-        far_behind: Ratio to each mixed plan that stays, above which single toolchains leave after a heat if it is
-            unlikely that one of them ends below it.
+        far_behind: Single toolchains leave after a heat if the ratios of their times to those of the mixed plans that
+            stay are unlikely to end below this.
         percent: Which percentile of a round's samples counts.
     """
 
@@ -127,7 +129,7 @@ class Staying:
         )
 
     def _stays_far_behind(self, single: str, mix: str, way: Mapping[str, Rounds], heats: int, end: int) -> bool:
-        """Return whether a single toolchain is unlikely to be less than far slower than a mixed plan in the end."""
+        """Return whether a single toolchain is unlikely to end below `far_behind` times the time of a mixed plan."""
         return self._outlook(way, single, mix, heats, end).chance(math.log(self.far_behind)) < self.futile
 
     def _fastest(self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int) -> list[str]:
