@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,6 +35,8 @@ margin allows either.
 """
 _PERIOD: Final = 1_000_003
 """Signs of perturbations, a prime so that rows of tensors get different ones."""
+_BLOCK: Final = 1 << 16
+"""Elements at a time, so that what is computed of them stays in a cache."""
 _EXACT_OPERANDS: Final[Mapping[str, int]] = {"Range": 0, "Resize": 1, "Upsample": 1, "Pow": 1, "Dropout": 1, "Pad": 1}
 """First operand that is not perturbed: extents follow from it, or the sign of the result."""
 _APPROXIMATED: Final = frozenset(
@@ -171,16 +173,24 @@ class PerturbedRun:
                 size = max(size, 1.0)
             elif node.op_type in _AT_COORDINATES:  # neighbours differ by no more than all elements do
                 size += (high - low) * _COORDINATE_SHARE * max(right.shape[2:], default=1)
-            found = self._shifted(found, unit_of(right.dtype) / self._ratio * size)
-        lost = np.isfinite(right) & ~np.isfinite(found)
-        return np.where(lost, right, found) if lost.any() else found
+            found = self._moved(found, lambda _: unit_of(right.dtype) / self._ratio * size)
+        stays = np.isfinite(found)
+        return found if stays.all() else np.where(stays | ~np.isfinite(right), found, right)
 
-    def _shifted(self, array: np.ndarray[Any, Any], by: float) -> np.ndarray[Any, Any]:
-        """Return an array with each element moved up or down by a number."""
+    def _moved(self, array: np.ndarray[Any, Any], by: Callable[[np.ndarray[Any, Any]], Any]) -> np.ndarray[Any, Any]:
+        """Return an array with each element moved up or down; what is not finite stays.
+
+        Args:
+            array: The array.
+            by: Returns how far to move elements, in a row.
+        """
         flat, made = array.reshape(-1), np.empty(array.size, array.dtype)
-        for start in range(0, flat.size, _PERIOD):
-            part = flat[start : start + _PERIOD]
-            made[start : start + _PERIOD] = (part + by * self._signs[: part.size]).astype(array.dtype)
+        for start in range(0, flat.size, _BLOCK):
+            part, first = flat[start : start + _BLOCK], start % _PERIOD
+            with np.errstate(invalid="ignore", over="ignore"):
+                moved = (part + by(part) * self._signs[first : first + part.size]).astype(array.dtype)
+            finite = np.isfinite(part)
+            made[start : start + _BLOCK] = moved if finite.all() else np.where(finite, moved, part)
         return made.reshape(array.shape)
 
     def _decide_otherwise(self, node: ir.Node, scope: Mapping[ir.Value, Any], results: Sequence[Any]) -> None:
@@ -209,18 +219,6 @@ class PerturbedRun:
                 self._otherwise[value] = other
                 self._shares[value] = differing / right.size
 
-    def _moved(self, array: np.ndarray[Any, Any], by: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return an array with each element moved up or down by as much; `by` is overwritten."""
-        flat = by.reshape(-1)
-        for start in range(0, flat.size, _PERIOD):
-            part = flat[start : start + _PERIOD]
-            part *= self._signs[: part.size]
-        with np.errstate(invalid="ignore"):  # what is infinite stays
-            flat += array.reshape(-1)
-        moved = by.astype(array.dtype)
-        finite = np.isfinite(array)
-        return moved if finite.all() else np.where(finite, moved, array)
-
     def _nudged(self, node: ir.Node, scope: Mapping[ir.Value, Any]) -> dict[ir.Value, Any]:
         """Return operands of a node within tolerance of its own, and defined where its own are not."""
         nudged: dict[ir.Value, Any] = {}
@@ -237,7 +235,7 @@ class PerturbedRun:
             if lost.any():
                 moved = np.where(lost, np.zeros((), given.dtype), given)
             if value in self._perturbed and not is_undefined_at(node):
-                moved = self._moved(moved, self._summary(value, given).tolerance(moved))
+                moved = self._moved(moved, self._summary(value, given).tolerance)
             if moved is not given:
                 nudged[value] = moved
         return nudged

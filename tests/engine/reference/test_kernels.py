@@ -302,6 +302,27 @@ def test_gather_and_scatter_elements(rank: int, axis: int, seed: int) -> None:
         )
 
 
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 5, 130, 127), 1), ((3, 20000), 0), ((2, 2, 1, 16384), -2)])
+def test_positions_of_the_first_extreme(shape: tuple[int, ...], axis: int, dtype: Any, op_type: str) -> None:
+    x = np.random.default_rng(0).integers(0, 4, shape).astype(dtype)  # most columns have ties
+
+    for keepdims in (0, 1):
+        found = kernel(op_type, [x], axis=axis, keepdims=keepdims)
+
+        np.testing.assert_array_equal(found[0], oracle(op_type, [x], axis=axis, keepdims=keepdims)[0], strict=True)
+
+
+def test_positions_where_numpy_decides() -> None:
+    with_nan = floats(0, 3, 20000)
+    with_nan[1, 7] = np.nan
+
+    assert kernel("ArgMax", [with_nan], axis=0) is NotImplemented
+    assert kernel("ArgMax", [floats(0, 3, 20000)], axis=0, select_last_index=1) is NotImplemented
+    assert kernel("ArgMax", [floats(0, 3, 20)], axis=0) is NotImplemented
+
+
 def test_negative_pads_crop() -> None:
     x = floats(0, 3, 4)
 

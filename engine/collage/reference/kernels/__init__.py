@@ -1,4 +1,4 @@
-"""Vectorised NumPy versions of the operators that ONNX's evaluator computes with Python loops, or not as it should.
+"""NumPy versions of the operators that ONNX's evaluator computes with slow loops or copies, or not as it should.
 
 Their memory is a small multiple of inputs and outputs, whatever the attributes.
 
@@ -25,6 +25,7 @@ from collage.reference.kernels.pooling import (
     max_pool,
     max_pool_with_indices,
 )
+from collage.reference.kernels.positions import arg_max, arg_min
 from collage.reference.kernels.quantised import conv_integer, qlinear_conv
 from collage.reference.kernels.recurrent import gru, lstm, rnn
 from collage.reference.kernels.resize import resize
@@ -34,6 +35,8 @@ from collage.reference.kernels.strings import string_normalizer
 Kernel = Callable[..., Any]
 
 _KERNELS: Mapping[str, Kernel] = {
+    "ArgMax": arg_max,
+    "ArgMin": arg_min,
     "AveragePool": average_pool,
     "CausalConvWithState": causal_conv_with_state,
     "Conv": conv,
