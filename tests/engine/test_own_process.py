@@ -76,7 +76,7 @@ finally:
     assert said_by(tmp_path, script, str(tmp_path / "model.onnx"))[-1] == "True False"
 
 
-@pytest.mark.parametrize(("chosen", "left"), [({}, "22"), ({"OPENBLAS_THREAD_TIMEOUT": "26"}, "26")])
+@pytest.mark.parametrize(("chosen", "left"), [({}, "18"), ({"OPENBLAS_THREAD_TIMEOUT": "26"}, "26")])
 def test_threads_of_numpy_do_not_spin_for_long_unless_the_user_says_so(chosen: dict[str, str], left: str) -> None:
     limit_spinning(chosen)
 

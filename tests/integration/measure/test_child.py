@@ -52,7 +52,7 @@ def test_it_finds_the_collage_that_started_it_and_no_part_of_that_by_its_bare_na
 def test_idle_threads_of_numpy_do_not_spin_in_it_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
 
-    assert module._environment()["OPENBLAS_THREAD_TIMEOUT"] == "22"
+    assert module._environment()["OPENBLAS_THREAD_TIMEOUT"] == "18"
 
 
 @pytest.mark.guards(
