@@ -29,6 +29,9 @@ def shortlist(
 ) -> tuple[list[Plan], list[str]]:
     """Return the plans that are timed end to end, and a sentence for each kernel that a preference decided.
 
+    Of mixed plans that are predicted to be slower than a single toolchain none is timed beside one that is not, and
+    otherwise one: what its kernels take in place tells whether predictions are off, and then others are timed, too.
+
     Args:
         pool: The candidates.
         targets: Those that take part.
@@ -38,7 +41,9 @@ def shortlist(
     """
     plans = [*singles(pool, targets)]
     said: list[str] = []
-    for plan in mixes(pool, count):
+    least_us = min((plan.predicted_us for plan in plans), default=INVALID)
+    mixed_plans = mixes(pool, count)
+    for plan in [plan for plan in mixed_plans if plan.predicted_us <= least_us] or mixed_plans[:1]:
         mixed, sentences = break_ties(plan, pool, source, tie_breaking)
         plans.append(mixed)
         said += sentences

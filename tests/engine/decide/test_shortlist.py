@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from collage.control.tie_breaking import TieBreaking
 from collage.decide.compatible_sets import compatible_set_facts
-from collage.decide.shortlist import WITHIN, mixes, singles
+from collage.decide.shortlist import WITHIN, mixes, shortlist, singles
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Joins, Target
+from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain
 from tests.engine.exploring import a_target, by_operator, kernel, pool_of
@@ -122,6 +124,32 @@ def test_a_mix_much_slower_than_one_kernel_is_not_worth_timing() -> None:
     assert shortlisted(10.0) == 1
     assert shortlisted(80.0) == 0
     assert 1.0 < WITHIN < 1.4
+
+
+@pytest.mark.parametrize(
+    ("whole_us", "timed"),
+    [
+        (200.0, ["a", "mixed-1", "mixed-2"]),
+        (150.0, ["a", "mixed-1"]),  # the other is predicted to take 158
+        (140.0, ["a", "mixed-1"]),  # both are slower: one tells whether predictions are off
+    ],
+)
+def test_of_mixes_that_look_slower_than_a_single_toolchain_one_is_timed_at_most(
+    whole_us: float, timed: list[str]
+) -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    whole = kernel(graph, A)
+    by_node = by_operator({"a": {"Relu": 100.0, "Exp": 48.0}, "b": {"Relu": 110.0, "Exp": 60.0}}, launch_us=0.0)
+
+    def truth(candidate: CandidateKernel) -> float:
+        return whole_us if candidate.sub_graph.nodes == whole.sub_graph.nodes else by_node(candidate)
+
+    each = [kernel(graph, target, name) for target in (A, B) for name in graph.names]
+    measured = pool_of(graph, truth, whole, *each)
+
+    plans, said = shortlist(measured.pool, [A], 3, measured.source, TieBreaking())
+
+    assert ([plan.name for plan in plans], said) == (timed, [])
 
 
 def test_without_a_whole_model_kernel_every_mix_is_worth_timing() -> None:
