@@ -34,6 +34,10 @@ FUTILE: Final = 0.05
 """Chance of being kept, or of being the fastest, below which a contender leaves."""
 WORTH: Final = 0.005
 """Share of a plan's time that the rounds that are left have to be expected to save."""
+SINGLES_WORTH: Final = 0.007
+"""The same of rounds that only tell which single toolchain is the fastest. Where two seem equally fast, a second heat
+is worth 0.8 % because processes differ by `_PROCESS`, and a third 0.5 %. Time that they leave goes to mixed plans.
+"""
 _PROCESS: Final = 0.02
 """Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
 _CLOSE: Final = 0.02
@@ -59,6 +63,7 @@ class Staying:
         singles: Most single toolchains that run more than the first heat; all that may be the fastest if None.
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which it leaves.
+        singles_worth: The same of a single toolchain.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
         far_behind: Single toolchains leave after a heat if the ratios of their times to those of the mixed plans that
             stay are unlikely to end below this.
@@ -68,6 +73,7 @@ class Staying:
     singles: int | None = None
     futile: float = FUTILE
     worth: float = WORTH
+    singles_worth: float = SINGLES_WORTH
     far_slower: float = FAR_SLOWER
     far_behind: float = FAR_SLOWER
     percent: float = 50.0
@@ -95,8 +101,9 @@ class Staying:
         mixes = [name for name in ran if name not in incumbents]
         if singles:
             mixes = [name for name in mixes if self._may_be_kept(name, singles, ways, heats, end)]
-        mixes = self._fastest(mixes, ways[:1], heats, end)  # `decide` compares mixed plans by their bound calls
-        singles = self._fastest(singles, ways, heats, end)[: self.singles]
+        # `decide` compares mixed plans by their bound calls
+        mixes = self._fastest(mixes, ways[:1], heats, end, self.worth)
+        singles = self._fastest(singles, ways, heats, end, self.singles_worth)[: self.singles]
         behind = mixes and all(
             self._stays_far_behind(a, m, way, heats, end) for a in singles for m in mixes for way in ways
         )
@@ -132,14 +139,16 @@ class Staying:
         """Return whether a single toolchain is unlikely to end below `far_behind` times the time of a mixed plan."""
         return self._outlook(way, single, mix, heats, end).chance(math.log(self.far_behind)) < self.futile
 
-    def _fastest(self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int) -> list[str]:
+    def _fastest(
+        self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int, worth: float
+    ) -> list[str]:
         """Return those of a kind that may be the fastest of it, the likeliest first."""
         chances: dict[str, float] = {}
         for way in ways:
             best = fastest(way, names, self.percent) if names else ""
             for name in names:
                 outlook = None if name == best else self._outlook(way, name, best, heats, end)
-                chance = 1.0 if outlook is None else self._worthwhile(outlook, 0.0)
+                chance = 1.0 if outlook is None else self._worthwhile(outlook, 0.0, worth)
                 chances[name] = max(chances.get(name, 0.0), chance)
         return sorted((name for name in names if chances[name] > 0), key=lambda name: -chances[name])
 
@@ -149,15 +158,15 @@ class Staying:
         """Return whether a mixed plan may be faster than the fastest single toolchain, in both ways, beyond doubt."""
         outlooks = (self._outlook(way, name, fastest(way, singles, self.percent), heats, end) for way in ways)
         limit = math.log(DISPLACE_BELOW)
-        return all(self._worthwhile(each, min(limit, each.significant)) > 0 for each in outlooks)
+        return all(self._worthwhile(each, min(limit, each.significant), self.worth) > 0 for each in outlooks)
 
     def _outlook(self, way: Mapping[str, Rounds], name: str, to: str, heats: int, end: int) -> Outlook:
         return Outlook.of(ratio_of(way, name, to, self.percent), len(way[name]), heats=heats, end=end)
 
-    def _worthwhile(self, outlook: Outlook, limit: float) -> float:
+    def _worthwhile(self, outlook: Outlook, limit: float, worth: float) -> float:
         """Return the chance that a ratio's logarithm is below a limit in the end; 0 if that is not worth the rounds."""
         chance = outlook.chance(limit)
-        return chance if chance >= self.futile and outlook.saving(limit) >= self.worth else 0.0
+        return chance if chance >= self.futile and outlook.saving(limit) >= worth else 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def test_rounds_that_follow_different_races_are_not_one_race(
 ) -> None:
     track = on(monkeypatch, Track([(FAST, 100.0), (MIDDLE, 150.0), (MIXED, 90.0)]))
     run = timer(database, tmp_path).timer.run
-    one, other = run([FAST, MIDDLE]), run([FAST])
+    one, other = (dataclasses.replace(run(plans), took_s=10.0) for plans in ([FAST, MIDDLE], [FAST]))
     ran = len(track.runs)
 
     run([FAST, MIXED], after=one)

@@ -34,9 +34,11 @@ def staying(
     heats: int = 1,
     end: int = END,
     worth: float = 0.0,
+    singles_worth: float | None = None,
 ) -> str:
     called = rounds(called_us, noise) if called_us is not None else {}
-    return "".join(Staying(worth=worth)(rounds(times_us, noise), called, singles, heats=heats, end=end))
+    rule = Staying(worth=worth, singles_worth=worth if singles_worth is None else singles_worth)
+    return "".join(rule(rounds(times_us, noise), called, singles, heats=heats, end=end))
 
 
 def test_a_mixed_plan_that_cannot_be_kept_leaves_however_close_it_is() -> None:
@@ -103,6 +105,22 @@ def test_two_toolchains_stop_as_soon_as_next_to_nothing_is_to_be_gained() -> Non
 
     assert staying(times, "ab", noise=0.04, end=84) == "ab"
     assert staying(times, "ab", noise=0.04, end=84, worth=0.02) == ""
+
+
+def test_single_toolchains_that_seem_equally_fast_run_two_heats() -> None:
+    ran = rounds({"a": 100.0, "b": 100.2}, 0.005)
+
+    assert Staying()(ran, {}, "ab", heats=1, end=84) == ["a", "b"]
+    longer = rounds({"a": 100.0, "b": 100.2}, 0.04, 18)
+    assert Staying()(longer, {}, "ab", heats=2, end=84) == []
+    assert Staying(singles_worth=0.005)(longer, {}, "ab", heats=2, end=84) == ["a", "b"]
+
+
+def test_which_single_toolchain_is_the_fastest_may_be_worth_less_than_which_mixed_plan_is() -> None:
+    times = {"a": 100.0, "b": 101.5, "l": 90.0, "m": 91.3}
+
+    assert staying(times, "ab", noise=0.04, end=84, worth=0.001) == "ablm"
+    assert staying(times, "ab", noise=0.04, end=84, worth=0.001, singles_worth=0.02) == "alm"
 
 
 def test_a_mixed_plan_that_is_likely_to_save_next_to_nothing_leaves_and_one_that_may_save_much_stays() -> None:
