@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from collage.explore.learning import Knowledge, looked_at
-from collage.report.facts.search_facts import BestSoFar
 from collage_core.contract import Cost, Unmeasured
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel
@@ -34,13 +33,11 @@ class _Asking:
     Attributes:
         knowledge: What is known now.
         measuring_s: Seconds spent measuring.
-        history: The best plan over time.
     """
 
     def __init__(self, knowledge: Knowledge) -> None:
         self.knowledge = knowledge
         self.measuring_s = 0.0
-        self.history: list[BestSoFar] = []
 
     def cost(self, candidate: SearchCandidate) -> Cost | Unmeasured:
         """See `CostSource`."""
@@ -56,7 +53,12 @@ class _Asking:
 
     def tell(self, best: SearchResult) -> None:
         """Show and remember the best measured plan of this moment."""
-        self.history.append(self.knowledge.exploration.told(best))
+        self.knowledge = self.knowledge.after(self.knowledge.exploration.told(best))
+
+    def stop(self) -> bool:
+        """Return whether nothing more is to be measured."""
+        exploration = self.knowledge.exploration
+        return exploration.is_spent or exploration.has_run_enough or exploration.is_in_vain
 
     def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
         """See `Estimates`."""
@@ -122,14 +124,14 @@ def _searched(
             asking,
             asking.measure,
             allow=allow,
-            stop=lambda: asking.knowledge.exploration.is_spent or asking.knowledge.exploration.has_run_enough,
+            stop=asking.stop,
             gain=gain,
             worth=worth,
             tell=asking.tell,
         )
     except NoCoverError:
         return asking.knowledge, None
-    exploration = asking.knowledge.exploration.remembering(asking.history)
+    exploration = asking.knowledge.exploration
     spent = time.monotonic() - began - asking.measuring_s
     exploration = dataclasses.replace(
         exploration, rounds=exploration.rounds + found.searches, search_s=exploration.search_s + spent

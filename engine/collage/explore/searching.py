@@ -28,7 +28,7 @@ def searched(exploration: Exploration, allow: Allow | None = None) -> tuple[Expl
         raise UncoveredError(error, exploration) from error
     spent = exploration.search_s + time.monotonic() - began
     if allow is None:
-        exploration = exploration.remembering([exploration.told(result)])
+        exploration = exploration.told(result)
     return dataclasses.replace(exploration, search_s=spent, rounds=exploration.rounds + 1), result
 
 

@@ -8,7 +8,7 @@ import random
 import onnx_ir
 import pytest
 
-from collage.explore import profiling
+from collage.explore import exploration, profiling
 from collage.explore.exhaustive import explore_exhaustively
 from collage.explore.lazy import explore_lazily
 from collage.measure.wire.outcomes import Failed, Refused
@@ -162,6 +162,27 @@ def test_a_profile_that_is_off_by_half_costs_measurements_and_not_the_plan(seed:
     )
 
     assert path(found) == [("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])]
+
+
+@pytest.mark.parametrize("seed", [3, 6, 9])
+def test_measuring_ends_once_thirty_in_a_row_changed_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything takes a little more than its profile says, so that something always seems to be gained."""
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        names = candidate.sub_graph.names
+        more = max(1.001, random.Random(f"{seed} {candidate.target.name} {names}").uniform(0.99, 1.03))
+        return 10.0 * len(names) * (1.0 if len(names) == len(GRAPH) else more) + 0.5
+
+    def profile_us(target: str, node: onnx_ir.Node) -> float:
+        return 10.0 * random.Random(target + node.op_type).uniform(0.8, 1.2)
+
+    source, patient = FakeSource(truth, profile_us=profile_us), FakeSource(truth, profile_us=profile_us)
+    found = explored(source)
+    monkeypatch.setattr(exploration, "_IN_VAIN", 1_000_000)
+
+    assert path(found) == path(explored(patient))
+    assert len(set(source.measured)) == 2 + 30 < len(set(patient.measured))
+    assert found.history[-1].candidates == 2  # whole models
 
 
 def test_what_was_not_measured_is_not_claimed_to_be_known() -> None:
