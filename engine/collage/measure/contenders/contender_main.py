@@ -74,7 +74,7 @@ class ContenderMain:
         gc.disable()
         try:
             before_us = 0.0 if calibrate is None else calibrate()
-            # the contender before may have spun until this one is warm
+            # the contender before may spin until this one is warm
             samples = _samples(call, ask, ask.warmup_s, self._others.begin)
             parts = getattr(call, "parts", None) if ask.in_parts else None
             parts_us = {} if parts is None else _parts(parts, ask)

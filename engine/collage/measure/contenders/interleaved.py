@@ -166,8 +166,8 @@ def interleaved(
     rounds: int,
     burst_s: float,
     min_runs: int = 2,
-    warmup_s: float = 0.04,
-    settle_s: float = 0.02,
+    warmup_s: float = 0.015,
+    settle_s: float = 0.06,
     deadline_s: float = DEADLINE_S,
     first_round: int = 0,
     as_called: bool = False,
@@ -190,9 +190,9 @@ def interleaved(
         burst_s: Minimum seconds of samples in a turn.
         min_runs: Minimum number of samples in a turn.
         warmup_s: Seconds of untimed runs before a turn's samples, at least one run.
-        settle_s: Pause before a turn. Together with the warm-up it outlasts the spinning of the previous
-            contender's idle threads: ONNX Runtime's spin for 2^20 pauses, about 60 ms
-            (`EigenNonBlockingThreadPool.h`). After a pause of 20 ms alone ResNet-50 took 27 % longer.
+        settle_s: Pause before a turn. With the warm-up it outlasts the spinning of the previous contender's idle
+            threads: ONNX Runtime's spin for 2^20 pauses, about 60 ms (`EigenNonBlockingThreadPool.h`). After a pause
+            of 20 ms alone ResNet-50 took 27 % longer.
         deadline_s: Seconds after which a contender that does not answer is killed, for loading and for each turn.
         first_round: Number of earlier rounds in the same comparison; each round has its own order.
         as_called: Whether runs as users call them are made, too, in half of each turn, where a contender has them.
