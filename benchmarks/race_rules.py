@@ -140,8 +140,8 @@ class Draw:
     def turn_s(self, name: str, least_runs: int = 2) -> float:
         """Return what a turn takes: a pause, warming up, and some samples or half of a round's time of each kind."""
         call_s = self.true_us[name] / 1e6
-        untimed_s = max(0.015, call_s) + (call_s if call_s < 0.015 else 0.0)
-        return 0.06 + untimed_s + 2 * max(_HALF_S, least_runs * call_s)
+        untimed = math.ceil(0.015 / call_s) + (call_s < 0.015)
+        return 0.06 + untimed * call_s + 2 * max(_HALF_S, least_runs * call_s)
 
 
 def before(

@@ -105,7 +105,7 @@ def lazy_search(
     *,
     allow: Allow | None = None,
     limits: SearchLimits | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[int], bool] = lambda lacking: False,
     gain: float = 0.0,
     worth: float = 0.0,
     tell: Callable[[SearchResult], None] = lambda best: None,
@@ -127,7 +127,8 @@ def lazy_search(
             afterwards is excluded.
         allow: Decides which candidates may be used; all if absent.
         limits: Limits of each search.
-        stop: Called before each measurement; whether nothing more is measured, though there may be no plan yet.
+        stop: Called before each measurement with the fewest kernels that a plan lacks which saves something; whether
+            nothing more is measured, though there may be no plan yet.
         gain: Nothing is measured for less than this share of the best measured plan, by the mean of what the sets
             of estimates say can be saved.
         worth: Nothing is measured whose own part in that is less than this share of the best measured plan.
@@ -157,7 +158,7 @@ def lazy_search(
         if not asked and (more := _searched(ideas, len(ideas))):
             searches += more
             continue
-        if not asked or stop():
+        if not asked or stop(min(len(promise.lacks) for promise in promising)):
             break
         measure(asked)
         table.learn(asked)

@@ -25,8 +25,8 @@ _SPINNING = ("OPENBLAS_THREAD_TIMEOUT", "18")
 """Limit on how long idle threads of OpenBLAS spin for work before they sleep: 2**18 of the processor's ticks, 0.1 ms.
 
 By default they spin for longer than NumPy's import takes: 0.1 s of another processor for the import, 0.25 s for the
-start of a worker, measured on two cores, beside whatever is timed there. With 2 ms the reference's run over BERT took
-1.5 s of the processors for 1.2 s of work. The variable is described in
+start of a worker, measured on two cores, beside whatever is timed there. With 2**22, 2 ms, the reference's run over
+BERT took 1.5 s of the processors for 1.2 s of work. The variable is described in
 http://www.openmathlib.org/OpenBLAS/docs/runtime_variables/.
 """
 

@@ -29,9 +29,6 @@ def shortlist(
 ) -> tuple[list[Plan], list[str]]:
     """Return the plans that are timed end to end, and a sentence for each kernel that a preference decided.
 
-    Of mixed plans that are predicted to be slower than a single toolchain none is timed beside one that is not, and
-    otherwise one: what its kernels take in place tells whether predictions are off, and then others are timed, too.
-
     Args:
         pool: The candidates.
         targets: Those that take part.
@@ -41,9 +38,7 @@ def shortlist(
     """
     plans = [*singles(pool, targets)]
     said: list[str] = []
-    least_us = min((plan.predicted_us for plan in plans), default=INVALID)
-    mixed_plans = mixes(pool, count)
-    for plan in [plan for plan in mixed_plans if plan.predicted_us <= least_us] or mixed_plans[:1]:
+    for plan in mixes(pool, count, plans):
         mixed, sentences = break_ties(plan, pool, source, tie_breaking)
         plans.append(mixed)
         said += sentences
@@ -61,7 +56,7 @@ def singles(pool: CandidatePool, targets: Sequence[Target]) -> tuple[Plan, ...]:
     return tuple(plan for plan in plans if plan is not None)
 
 
-def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
+def mixes(pool: CandidatePool, count: int, beside: Sequence[Plan] = ()) -> tuple[Plan, ...]:
     """Return promising plans of more than one kernel; none if no mixed plan is promising.
 
     The first is the cheapest plan. Each later one is the cheapest plan without the most expensive kernel of each
@@ -69,10 +64,16 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
     near-duplicates that share the errors in the first plan's costs. If targets exclude each other, the cheapest
     plan of each compatible set comes first: these differ most.
 
+    A later one that is predicted to be slower than a plan that is timed in any case is left out, unless it uses a
+    device. If predictions are off, those that are timed show it (`in_place`), and others are timed then; on a device
+    nothing is timed in its place.
+
     Args:
         pool: The candidates.
         count: Maximum number of plans to return.
+        beside: Plans that are timed in any case.
     """
+    known, least_us = {plan.key for plan in beside}, min((plan.predicted_us for plan in beside), default=INVALID)
     engine = pool.engine()
     wholes = [cost for c in pool if pool.is_whole(c) and (cost := pool.alone_us(c)) is not None]
     limit_us = min(wholes, default=INVALID) * WITHIN
@@ -91,7 +92,11 @@ def mixes(pool: CandidatePool, count: int) -> tuple[Plan, ...]:
             continue
         if result.total_us > limit_us:
             break
-        plans.append(as_plan(pool, f"mixed-{len(plans) + 1}", result, single=False))
+        plan = as_plan(pool, f"mixed-{len(plans) + 1}", result, single=False)
+        is_first = of_a_set or all(each.key in known for each in plans)
+        if not is_first and plan.predicted_us > least_us and plan.is_on_host:
+            break
+        plans.append(plan)
         if not result.candidates:  # nothing but views
             break
         _, dearest = max(zip(result.costs_us, result.candidates, strict=True), key=lambda pair: pair[0])

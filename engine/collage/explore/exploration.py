@@ -6,7 +6,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final
 
 from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.driver.source import MeasuringCostSource
@@ -22,11 +21,6 @@ from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateBounds, quantised_groups
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_core.search import SearchResult
-
-_IN_VAIN: Final = 30
-"""Measurements in a row, at least, after which nothing more is measured by estimates if the best plan is the same. In
-the replay of the benchmark of regret more than 5 % is lost on 8 models of 40 after 12, on 3 after 20, on none after 30.
-"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,19 +109,9 @@ class Exploration:
         """Whether candidates have run for as long as they may."""
         return self.ran_s >= self.setup.running_s
 
-    @property
-    def is_in_vain(self) -> bool:
-        """Whether what was measured changed nothing for long: a plan may lack a quarter of the operators as kernels."""
-        most = max(_IN_VAIN, self.graph.needs_kernel.bit_count() // 4)
-        return bool(self.history) and self._reached - self.history[-1].candidates >= most
-
-    @property
-    def _reached(self) -> int:
-        return len(self.pool.costs.reached or ())
-
     def told(self, best: SearchResult) -> Exploration:
         """Show the best plan of what is known now against the best single toolchain; remember it if it is another."""
-        pool = self.pool
+        pool, reached = self.pool, self.pool.costs.reached
         alone = {
             candidate.target.name: cost
             for candidate in pool
@@ -141,8 +125,11 @@ class Exploration:
         predicted_ms = best.total_us / 1000
         if self.history and self.history[-1].predicted_ms == predicted_ms:
             return self
-        seconds = time.monotonic() - self.began
-        found = BestSoFar(seconds=seconds, candidates=self._reached, predicted_ms=predicted_ms)
+        found = BestSoFar(
+            seconds=time.monotonic() - self.began,
+            candidates=0 if reached is None else len(reached),
+            predicted_ms=predicted_ms,
+        )
         return dataclasses.replace(self, history=(*self.history, found))
 
 

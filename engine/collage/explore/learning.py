@@ -26,6 +26,19 @@ _DISPUTED = 1.5
 """Factor by which two profiles have to differ on an operator, beyond what they differ by usually, likewise."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Patience:
+    """How long measuring goes on without a cheaper plan.
+
+    Attributes:
+        best_ms: What the best plan was predicted to take when the count began.
+        until: Number of measurements after which it ends.
+    """
+
+    best_ms: float
+    until: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """An exploration, and what was learnt in it.
@@ -38,6 +51,7 @@ class Knowledge:
         profiled: Names of targets whose beliefs come from a profile of their own.
         learnt: What the beliefs were learnt from: microseconds by target, and key and nodes of a kernel.
         spreads: By how much the blocks of each measurement differed, as a share of it.
+        patience: How long measuring goes on if the best plan stays the same; None before there is one.
     """
 
     exploration: Exploration
@@ -47,6 +61,7 @@ class Knowledge:
     profiled: frozenset[str] = frozenset()
     learnt: Mapping[tuple[str, CacheKey, int], float] = dataclasses.field(default_factory=dict)
     spreads: tuple[float, ...] = ()
+    patience: Patience | None = None
 
     @property
     def noise(self) -> float:
@@ -56,6 +71,23 @@ class Knowledge:
     def after(self, exploration: Exploration) -> Knowledge:
         """Return the same after a step from which nothing was learnt."""
         return dataclasses.replace(self, exploration=exploration)
+
+    def waiting(self, lacking: int) -> Knowledge:
+        """Return the same before a measurement, with new patience if the best plan has changed since it was given.
+
+        Args:
+            lacking: Fewest kernels that a plan lacks which may be cheaper: until these are measured it is none.
+        """
+        history = self.exploration.history
+        if not history or (self.patience is not None and self.patience.best_ms == history[-1].predicted_ms):
+            return self
+        until = len(self.learnt) + self.exploration.setup.preset.patience + lacking
+        return dataclasses.replace(self, patience=Patience(history[-1].predicted_ms, until))
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether the best plan has stayed the same for as many measurements as there was patience."""
+        return self.patience is not None and len(self.learnt) >= self.patience.until
 
     def weights(self) -> list[float]:
         """Return how far apart targets are believed to be on each node, in microseconds."""

@@ -55,10 +55,11 @@ class _Asking:
         """Show and remember the best measured plan of this moment."""
         self.knowledge = self.knowledge.after(self.knowledge.exploration.told(best))
 
-    def stop(self) -> bool:
-        """Return whether nothing more is to be measured."""
+    def stop(self, lacking: int) -> bool:
+        """Return whether nothing more is to be measured; see `lazy_search`."""
+        self.knowledge = self.knowledge.waiting(lacking)
         exploration = self.knowledge.exploration
-        return exploration.is_spent or exploration.has_run_enough or exploration.is_in_vain
+        return exploration.is_spent or exploration.has_run_enough or self.knowledge.is_in_vain
 
     def expected_us(self, candidates: Sequence[SearchCandidate]) -> Matrix:
         """See `Estimates`."""

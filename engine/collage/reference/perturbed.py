@@ -182,7 +182,7 @@ class PerturbedRun:
 
         Args:
             array: The array.
-            by: Returns how far to move elements, in a row.
+            by: Given some of the elements, returns how far to move each.
         """
         flat, made = array.reshape(-1), np.empty(array.size, array.dtype)
         for start in range(0, flat.size, _BLOCK):

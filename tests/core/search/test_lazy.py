@@ -175,7 +175,7 @@ def test_it_stops_when_it_is_told_though_there_is_no_plan() -> None:
     problem, truth = chain(9, 1.5)
     laboratory = Laboratory(truth)
 
-    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda: True)
+    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda lacking: True)
 
     assert (found.result, found.steps, found.finished) == (None, (), False)
     assert laboratory.measured == []
@@ -186,7 +186,7 @@ def test_the_plan_that_is_there_when_it_is_told_to_stop_is_not_exact() -> None:
     laboratory = Laboratory(truth)
     laboratory.measured = [("a", "0+3"), ("a", "3+3"), ("a", "6+3")]
 
-    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda: True)
+    found = lazy_search(problem, laboratory, FromNothing(), laboratory.measure, stop=lambda lacking: True)
 
     assert not found.finished
     assert found.result is not None

@@ -152,6 +152,34 @@ def test_of_mixes_that_look_slower_than_a_single_toolchain_one_is_timed_at_most(
     assert ([plan.name for plan in plans], said) == (timed, [])
 
 
+def test_a_mix_that_is_a_toolchains_own_plan_keeps_no_other_from_being_timed() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    truth = by_operator({"a": {"Relu": 100.0, "Exp": 48.0}, "b": {"Relu": 110.0, "Exp": 60.0}}, launch_us=0.0)
+    pool = pool_of(graph, truth, *(kernel(graph, target, name) for target in (A, B) for name in graph.names))
+
+    plans, _ = shortlist(pool.pool, [A], 3, pool.source, TieBreaking())
+
+    assert [(plan.name, plan.targets, plan.predicted_us) for plan in plans] == [
+        ("a", ("a",), 148.0),
+        ("mixed-1", ("a",), 148.0),
+        ("mixed-2", ("a", "b"), 158.0),
+    ]
+
+
+def test_mixes_on_a_device_are_timed_however_they_look() -> None:
+    """Nothing is timed in its place there, so they could not join later."""
+    graph = DataflowGraph(chain("Relu", "Exp"))
+    gpu = a_target("b", device="fake:0")
+    costs_us = {"a": {"Relu": 100.0, "Exp": 48.0}, gpu.name: {"Relu": 110.0, "Exp": 60.0}}
+    each = [kernel(graph, A), *(kernel(graph, target, name) for target in (A, gpu) for name in graph.names)]
+    pool = pool_of(graph, by_operator(costs_us, launch_us=0.0), *each)
+
+    plans, _ = shortlist(pool.pool, [A], 3, pool.source, TieBreaking())
+
+    assert [plan.targets for plan in plans] == [("a",), ("a",), ("a", gpu.name)]
+    assert plans[2].predicted_us > plans[0].predicted_us
+
+
 def test_without_a_whole_model_kernel_every_mix_is_worth_timing() -> None:
     graph = DataflowGraph(chain("Relu", "Exp"))
     truth = by_operator({"a": {"Relu": 1.0}, "b": {"Exp": 1e6}})

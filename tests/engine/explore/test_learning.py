@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 
 import pytest
 
 from collage.explore.exhaustive import begun
-from collage.explore.learning import knowing_nothing, looked_at, with_profiles
+from collage.explore.learning import Knowledge, knowing_nothing, looked_at, with_profiles
 from collage.explore.proposing import worth_measuring
+from collage.options import PRESETS
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
-from collage_core.search import NOISE
+from collage_core.search import NOISE, SearchResult
 from collage_testing import chain
 from tests.engine.exploring import FakeSource, a_target, by_operator, empty_pool, rule_of, setup_of
 
@@ -75,6 +77,41 @@ def alone(refused: str, slow: str) -> list[tuple[str, str]]:
     with_profiles(knowledge, largest)
 
     return [(name, nodes[0]) for name, nodes in source.measured[before:] if len(nodes) == 1]
+
+
+def test_patience_begins_anew_with_each_best_plan_and_is_longer_by_what_a_plan_lacks() -> None:
+    source = FakeSource(by_operator({"a": {name: 10.0 + place for place, name in enumerate(OPERATORS)}}))
+    preset = dataclasses.replace(PRESETS["default"], patience=3)
+    exploration = begun(setup_of(source, [rule_of(a_target("a"))], preset=preset), empty_pool(GRAPH, source))
+    kernels = list({exploration.pool.cache_key(each): each for each in exploration.pool}.values())
+    knowledge = knowing_nothing(exploration)
+    assert not knowledge.waiting(0).is_in_vain  # nothing was found that could stay the same
+
+    def found(knowledge: Knowledge, best_us: float) -> Knowledge:
+        result = SearchResult(
+            candidates=(),
+            costs_us=(),
+            total_us=best_us,
+            exact=True,
+            gap_us=0.0,
+            states=1,
+            method="exact",
+            unmeasured=0,
+        )
+        return knowledge.after(knowledge.exploration.told(result))
+
+    def measured(knowledge: Knowledge, count: int) -> Knowledge:
+        known = len(knowledge.learnt)
+        return looked_at(knowledge, "looking", kernels[known : known + count])
+
+    knowledge = found(measured(knowledge, 1), 9.0).waiting(2)
+    knowledge = measured(knowledge, 4).waiting(0)
+    assert not knowledge.is_in_vain
+    assert measured(knowledge, 1).is_in_vain
+
+    knowledge = found(knowledge, 8.0).waiting(0)
+    assert not measured(knowledge, 2).is_in_vain
+    assert measured(knowledge, 3).is_in_vain
 
 
 def test_an_operator_that_one_profile_lacks_is_not_disputed() -> None:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from collage.reference import Evaluation, discrepancy_of, evaluate
 from collage.reference.conditioning import Conditioning, conditioning_of
+from collage.reference.evaluator import NodeEvaluator
+from collage.reference.perturbed import PerturbedRun
 
 RANDOM = np.random.default_rng(7)
 
@@ -240,6 +242,21 @@ def test_magnitudes_that_were_not_seen_are_allowed_in_proportion() -> None:
     assert (small, zero) == (1e-7, 1e-8)
     assert between == pytest.approx(1e-6)
     assert large == pytest.approx(1e-6 * 2**10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+def test_elements_move_in_blocks_as_they_would_all_at_once(dtype: Any) -> None:
+    elements = RANDOM.standard_normal((11, 100_000)).astype(dtype)  # more than there are signs
+    elements[0, 7], elements[10, 99_999], elements[10, 500] = np.nan, np.inf, -np.inf
+    perturbed = PerturbedRun(ir.Graph([], [], nodes=[]), NodeEvaluator({"": 21}, {}))
+
+    moved = perturbed._moved(elements, lambda some: np.abs(some) * 0.25)
+
+    signs = np.resize(perturbed._signs[: len(perturbed._signs) // 2], elements.shape)
+    with np.errstate(invalid="ignore"):
+        wanted = (elements + np.abs(elements) * 0.25 * signs).astype(dtype)
+    np.testing.assert_array_equal(moved, np.where(np.isfinite(elements), wanted, elements), strict=True)
+    assert set(np.unique(signs)) == {-1.0, 1.0}
 
 
 def test_choices_of_the_reference_stand_in_its_second_run() -> None:

@@ -6,9 +6,9 @@ D. J. Spiegelhalter, L. S. Freedman and P. R. Blackburn, "Monitoring clinical tr
 difference significant. Of single toolchains the fastest alone matters, so one matters while it may be that.
 
 Chances say nothing of how much is at stake: two toolchains that take equally long may each be the fastest for as long
-as anybody looks. So a contender leaves, too, of which the rounds that are left are expected to save less than `WORTH`.
-That is the expected value of information of S. E. Chick and K. Inoue, "New two-stage and sequential procedures for
-selecting the best simulated system" (Operations Research 49(5), 2001).
+as anybody looks. So a contender leaves, too, of which the rounds that are left are expected to save less than `WORTH`,
+or `SINGLES_WORTH` among single toolchains. That is the expected value of information of S. E. Chick and K. Inoue, "New
+two-stage and sequential procedures for selecting the best simulated system" (Operations Research 49(5), 2001).
 
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence, but for a
 mixed plan that is faster by far.
@@ -35,8 +35,8 @@ FUTILE: Final = 0.05
 WORTH: Final = 0.005
 """Share of a plan's time that the rounds that are left have to be expected to save."""
 SINGLES_WORTH: Final = 0.007
-"""The same of rounds that only tell which single toolchain is the fastest. Where two seem equally fast, a second heat
-is worth 0.8 % because processes differ by `_PROCESS`, and a third 0.5 %. Time that they leave goes to mixed plans.
+"""The same of rounds that only tell which single toolchain is the fastest. Processes differ by `_PROCESS`, so a second
+heat of two that seem equally fast is worth 0.8 % where many rounds are left, and a third 0.5 %.
 """
 _PROCESS: Final = 0.02
 """Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
