@@ -5,6 +5,7 @@ import pytest
 from collage.control.tie_breaking import TieBreaking
 from collage.decide.compatible_sets import compatible_set_facts
 from collage.decide.shortlist import WITHIN, mixes, shortlist, singles
+from collage.measure.wire.outcomes import Failed, Refused
 from collage_core.candidates.plan import Plan
 from collage_core.contract import Joins, Target
 from collage_core.fusion import CandidateKernel
@@ -141,7 +142,7 @@ def test_of_mixes_that_look_slower_than_a_single_toolchain_one_is_timed_at_most(
     whole = kernel(graph, A)
     by_node = by_operator({"a": {"Relu": 100.0, "Exp": 48.0}, "b": {"Relu": 110.0, "Exp": 60.0}}, launch_us=0.0)
 
-    def truth(candidate: CandidateKernel) -> float:
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
         return whole_us if candidate.sub_graph.nodes == whole.sub_graph.nodes else by_node(candidate)
 
     each = [kernel(graph, target, name) for target in (A, B) for name in graph.names]

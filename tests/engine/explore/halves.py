@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from collage.explore.exploration import ExplorationSetup, Explored
 from collage.explore.lazy import explore_lazily
 from collage.measure.budget import UNLIMITED, Budget
+from collage.options import Preset
 from collage_core.candidates.pool import CandidatePool
 from collage_core.candidates.proposals import TargetRule
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -34,7 +35,7 @@ def explored(
     rules: Sequence[TargetRule] = (),
     *,
     explore: Explore = explore_lazily,
-    preset: str = "default",
+    preset: Preset | str = "default",
     budget: Budget = UNLIMITED,
     running_s: float = math.inf,
 ) -> Explored:
