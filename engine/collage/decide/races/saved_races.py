@@ -113,7 +113,7 @@ class SavedRace:
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 6
+    VERSION: ClassVar[int] = 7
 
     timed: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
