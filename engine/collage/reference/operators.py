@@ -1,8 +1,8 @@
-"""Find the implementation of one standard operator: a vectorised kernel, or ONNX's own.
+"""Find the implementation of one standard operator: a kernel of this package, or ONNX's own.
 
 ONNX's implementations are the authority. A kernel of `collage.reference.kernels` replaces one only where
-ONNX's own loops over pixels in Python, copies what it need not, takes memory that grows with attributes, or errs, and
-is property-tested against it.
+ONNX's own loops over pixels in Python, copies what it need not, takes memory that grows with attributes, or errs. It is
+tested against that.
 """
 
 from __future__ import annotations
