@@ -81,7 +81,7 @@ class Knowledge:
         history = self.exploration.history
         if not history or (self.patience is not None and self.patience.best_ms == history[-1].predicted_ms):
             return self
-        until = len(self.learnt) + self.exploration.setup.preset.patience + lacking
+        until = len(self.learnt) + max(self.exploration.setup.preset.patience, lacking)
         return dataclasses.replace(self, patience=Patience(history[-1].predicted_ms, until))
 
     @property

@@ -79,7 +79,7 @@ def alone(refused: str, slow: str) -> list[tuple[str, str]]:
     return [(name, nodes[0]) for name, nodes in source.measured[before:] if len(nodes) == 1]
 
 
-def test_patience_begins_anew_with_each_best_plan_and_is_longer_by_what_a_plan_lacks() -> None:
+def test_patience_begins_anew_with_each_best_plan_and_lasts_for_what_a_plan_lacks() -> None:
     source = FakeSource(by_operator({"a": {name: 10.0 + place for place, name in enumerate(OPERATORS)}}))
     preset = dataclasses.replace(PRESETS["default"], patience=3)
     exploration = begun(setup_of(source, [rule_of(a_target("a"))], preset=preset), empty_pool(GRAPH, source))
@@ -104,7 +104,7 @@ def test_patience_begins_anew_with_each_best_plan_and_is_longer_by_what_a_plan_l
         known = len(knowledge.learnt)
         return looked_at(knowledge, "looking", kernels[known : known + count])
 
-    knowledge = found(measured(knowledge, 1), 9.0).waiting(2)
+    knowledge = found(measured(knowledge, 1), 9.0).waiting(5)
     knowledge = measured(knowledge, 4).waiting(0)
     assert not knowledge.is_in_vain
     assert measured(knowledge, 1).is_in_vain
