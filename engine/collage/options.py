@@ -49,8 +49,8 @@ class Preset:
         running_s: Seconds that candidates may run, checked and timed, until the lazy search asks for no more. What it
             takes to build them does not count. Those of VGG-19, the longest of 17 models, ran for 33 s.
         patience: Measurements in a row after which the lazy search asks for no more if the best plan is the same,
-            but not before the plan that lacks fewest could be complete. In the replay of the benchmark of regret more than 5 % is lost on 8 models
-            of 40 after 12, on 3 after 20 and on none after 30.
+            but not before the plan that lacks fewest could be complete. In the replay of the benchmark of regret more
+            than 5 % is lost on 8 models of 40 after 12, on 3 after 20 and on none after 30.
         load_wait_s: Seconds that other load is waited for at most, when candidates and whole plans are timed; 0 for
             not at all.
     """
