@@ -66,8 +66,13 @@ class ArchiveWriter:
                 self._archive.close()
             self._file.discard()
 
-    def add(self, name: str, data: bytes | memoryview) -> None:
+    def add(self, name: str, data: bytes | memoryview, sha256: str | None = None) -> None:
         """Add an entry.
+
+        Args:
+            name: Its name.
+            data: Its content.
+            sha256: SHA-256 of that, where it is known.
 
         Raises:
             PackageError: If the name is not safe to extract.
@@ -82,7 +87,7 @@ class ArchiveWriter:
         info.extra = struct.pack("<HHH", _ALIGNMENT_EXTRA, 2 + padding, ALIGNMENT_BYTES) + bytes(padding)
         with self._archive.open(info, "w", force_zip64=True) as stream:  # one header size, whatever the data's
             stream.write(view)
-        self.entries[name] = Entry(size=len(view), sha256=hashlib.sha256(view).hexdigest())
+        self.entries[name] = Entry(size=len(view), sha256=sha256 or hashlib.sha256(view).hexdigest())
 
 
 class Archive:

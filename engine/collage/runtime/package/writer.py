@@ -256,7 +256,7 @@ class _Artifacts:
             digest = hashlib.sha256(data).hexdigest()
             if digest not in self._by_content:
                 self._by_content[digest] = f"{ARTIFACTS}{folder}/{name}"
-                self._archive.add(self._by_content[digest], data)
+                self._archive.add(self._by_content[digest], data, digest)
             files[name] = self._by_content[digest]
         return ArtifactManifest.of(artifact, files)
 
