@@ -13,7 +13,8 @@ two-stage and sequential procedures for selecting the best simulated system" (Op
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence, but for a
 mixed plan that is faster by far.
 
-Within the first heat already a contender leaves that is slower by far. After a heat the single toolchains leave if
+Within the first heat already a contender leaves that is slower by far, and single toolchains but the fastest if a mixed
+plan is faster than all by far. After a heat the single toolchains leave if
 every mixed plan that stays is faster by far: only which of these is the fastest is open then. If there is one
 only, the race is over.
 """
@@ -116,7 +117,9 @@ class Staying:
     def leaving(self, ran: Mapping[str, Rounds], called: Mapping[str, Rounds], incumbents: Collection[str]) -> set[str]:
         """Return who leaves within the first heat: who is slower by far in every round and in each way of calling.
 
-        A single toolchain is compared with single toolchains only: mixed plans have to beat the fastest of them.
+        A single toolchain is compared with single toolchains only: mixed plans have to beat the fastest of them. But if
+        a mixed plan is faster than all of them by far, it is enough to know by how much: only the fastest stays, in
+        each way of calling.
 
         Args:
             ran: Samples by round of each contender, all of the same rounds; nobody leaves but after `LOOKED_AT`.
@@ -126,13 +129,27 @@ class Staying:
         if not ran or {len(rounds) for rounds in ran.values()} != {LOOKED_AT}:
             return set()
         ways = _ways(ran, called)
-        return {name for name in ran if all(self._is_far_slower(name, way, incumbents) for way in ways)}
+        singles = [name for name in ran if name in incumbents]
+        mixes = [name for name in ran if name not in incumbents]
+        far = {
+            name
+            for name in ran
+            if all(
+                self._is_far_slower(way, name, fastest(way, singles if name in singles else list(ran), self.percent))
+                for way in ways
+            )
+        }
+        best = {fastest(way, singles, self.percent) for way in ways} if singles else set()
+        for mix in mixes:
+            if all(self._is_far_slower(way, single, mix) for way in ways for single in singles):
+                return far.union(singles).difference(best)
+        return far
 
-    def _is_far_slower(self, name: str, way: Mapping[str, Rounds], incumbents: Collection[str]) -> bool:
-        rivals = [each for each in way if each in incumbents] if name in incumbents else list(way)
-        both = zip(way[name], way[fastest(way, rivals, self.percent)], strict=True)
+    def _is_far_slower(self, way: Mapping[str, Rounds], name: str, other: str) -> bool:
+        """Return whether a contender took longer than another by far in each round."""
+        both = zip(way[name], way[other], strict=True)
         return all(
-            percentile(own, self.percent) >= self.far_slower * percentile(other, self.percent) for own, other in both
+            percentile(own, self.percent) >= self.far_slower * percentile(than, self.percent) for own, than in both
         )
 
     def _stays_far_behind(self, single: str, mix: str, way: Mapping[str, Rounds], heats: int, end: int) -> bool:

@@ -190,7 +190,15 @@ def test_who_is_slower_by_far_in_every_round_leaves_at_once() -> None:
 
 def test_a_single_toolchain_is_compared_with_single_toolchains() -> None:
     """The fastest of them is needed, however fast a mixed plan is."""
-    assert far_slower({"a": 200.0, "b": 220.0, "m": 100.0, "n": 130.0}, "ab") == "n"
+    assert far_slower({"a": 120.0, "b": 130.0, "m": 100.0, "n": 130.0}, "ab") == "n"
+    assert far_slower({"a": 200.0, "m": 100.0}, "a") == ""
+
+
+def test_only_the_fastest_toolchain_stays_if_a_mixed_plan_is_faster_by_far_than_all() -> None:
+    bound_us = {"a": 200.0, "b": 205.0, "c": 210.0, "m": 100.0}
+    assert far_slower(bound_us, "abc") == "bc"
+    assert far_slower(bound_us, "abc", {"a": 220.0, "b": 200.0, "c": 205.0, "m": 100.0}) == "c"
+    assert far_slower(bound_us, "abc", {**bound_us, "c": 120.0}) == ""
 
 
 def test_who_is_as_fast_as_the_others_in_one_round_stays() -> None:
