@@ -238,7 +238,7 @@ class _Optimization:
             self._notes.append(certified(pool, pool.engine().run().total_us))
         self._progress.stage(_STAGES["timing whole plans"])
         with self._clock.phase("refine"):
-            raced = self._racing.timed(found.explored, found.plans)
+            raced = self._racing.timed(found.explored, found.plans, mixes_wait=given is None)
             self._finishing()
             if given is None:
                 raced = self._racing.gone_on(raced)

@@ -70,19 +70,22 @@ def with_feedback(
     alone_us = {plan.name: plan.predicted_us for plan in plans}
     found = fed_back(pool, plans, timings.timed, usual_us, most)
     looked_around: set[str] = set()
-    for left in reversed(range(_TIMES)):
+    joined = 0
+    while joined < _TIMES:
         further = found.worthwhile
         if len(further) < most and found.fastest is not None and found.fastest.key not in looked_around:
             looked_around.add(found.fastest.key)
             further = (*further, *_variants(found, found.fastest, most - len(further)))
-        if not further:
+        if not further and not timings.open:
             break
         try:
             timings = gone_on(race, found.plans, further, timings, seed=seed, tie_breaking=tie_breaking)
         except NotRacedError:
             break
+        joined += 1 if further else 0
         alone_us |= {plan.name: plan.predicted_us for plan in further}
-        found = fed_back(found.pool, [*found.plans, *further], timings.timed, usual_us, most if left else 0)
+        left = most if joined < _TIMES else 0
+        found = fed_back(found.pool, [*found.plans, *further], timings.timed, usual_us, left)
     return WithFeedback(found=found, timings=timings, alone_us=alone_us)
 
 

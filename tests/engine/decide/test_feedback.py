@@ -56,8 +56,9 @@ class Race:
         self._most = most
         self.joined: list[list[str]] = []
 
-    def first(self, plans: Sequence[Plan]) -> EndToEndTimings:
-        return EndToEndTimings(timed=tuple(self._timed(plan, 0) for plan in plans), failed={})
+    def first(self, plans: Sequence[Plan], waiting: Collection[str] = ()) -> EndToEndTimings:
+        timed = tuple(self._timed(plan, 0) for plan in plans)
+        return EndToEndTimings(timed=timed, failed={}, open=tuple(waiting), waited=bool(waiting))
 
     def __call__(self, plans: Sequence[Plan], *, after: EndToEndTimings, keep: Collection[str]) -> EndToEndTimings:
         known = {each.name for each in after.timed}
@@ -79,11 +80,20 @@ class Race:
         return self._neg_us[target] if operator == "Neg" else ALONE_US[target][operator]
 
 
-def fed_back(race: Race, alone_us: Mapping[str, dict[str, float]] = ALONE_US, most: int = 1) -> WithFeedback:
+def fed_back(
+    race: Race, alone_us: Mapping[str, dict[str, float]] = ALONE_US, most: int = 1, waiting: Collection[str] = ()
+) -> WithFeedback:
     candidates = pool(alone_us)
     plans = [*singles(candidates, TARGETS), *mixes(candidates, 1)]
     return with_feedback(
-        candidates, plans, race.first(plans), race, usual_us=USUAL_US, most=most, seed=0, tie_breaking=TieBreaking()
+        candidates,
+        plans,
+        race.first(plans, waiting),
+        race,
+        usual_us=USUAL_US,
+        most=most,
+        seed=0,
+        tie_breaking=TieBreaking(),
     )
 
 
@@ -109,6 +119,16 @@ def test_a_race_goes_on_twice_at_most() -> None:
     # what the last of them took counts, too
     last = kernel(GRAPH, TARGETS[2], GRAPH.names[2])
     assert (POOL.cost(last), known.found.pool.cost(last)) == (30.0, 800.0)
+
+
+def test_mixed_plans_whose_order_is_open_run_on_where_nothing_joins_and_that_is_no_joining() -> None:
+    race = Race({name: ALONE_US[name]["Neg"] for name in NAMES})
+    known = fed_back(race, waiting=["mixed-1"])
+    assert (race.joined, known.timings.open) == ([[]], ())
+
+    race = Race(dict(zip(NAMES, (1000.0, 900.0, 800.0, 700.0, 600.0, 500.0), strict=True)))
+    fed_back(race, waiting=["mixed-1"])
+    assert race.joined == [["a b b"], ["a b c"]]
 
 
 def test_where_there_is_no_time_left_what_was_learnt_so_far_stands() -> None:

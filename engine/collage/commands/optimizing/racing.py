@@ -61,9 +61,16 @@ class Racing:
     tie_breaking: TieBreaking
     progress: Progress
 
-    def timed(self, explored: Explored, plans: Sequence[Plan]) -> Raced:
-        """Time plans."""
-        return Raced(explored=explored, plans=plans, timings=self._timer(self.options.effective).run(plans))
+    def timed(self, explored: Explored, plans: Sequence[Plan], *, mixes_wait: bool) -> Raced:
+        """Time plans.
+
+        Args:
+            explored: What was found.
+            plans: The plans.
+            mixes_wait: As of `race`, if it is gone on with.
+        """
+        timings = self._timer(self.options.effective).run(plans, mixes_wait=mixes_wait)
+        return Raced(explored=explored, plans=plans, timings=timings)
 
     def gone_on(self, raced: Raced) -> Raced:
         """Race what looks better by what kernels take in place; in a two-level search, change plans as well."""

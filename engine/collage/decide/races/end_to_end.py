@@ -75,7 +75,12 @@ class EndToEndTimer:
         self._progress = progress
 
     def run(
-        self, plans: Sequence[Plan], *, after: EndToEndTimings | None = None, keep: Collection[str] = ()
+        self,
+        plans: Sequence[Plan],
+        *,
+        after: EndToEndTimings | None = None,
+        keep: Collection[str] = (),
+        mixes_wait: bool = False,
     ) -> EndToEndTimings:
         """Time plans; plans with equal kernels are timed once.
 
@@ -83,9 +88,10 @@ class EndToEndTimer:
             plans: The plans.
             after: The race that they go on with: their rounds are numbered from its end on. A new race if None.
             keep: Names of plans that stay as long as another does.
+            mixes_wait: As of `race`, for one that is gone on with.
         """
         chosen, saved = distinct(plans), self._saved
-        name = saved.name(chosen, after)
+        name = saved.name(chosen, after, mixes_wait=mixes_wait)
         known = saved.get(name)
         if known is not None and self._retry_failed:
             known = known.with_attempts_left(before=self._began)
@@ -93,6 +99,7 @@ class EndToEndTimer:
             first_round=0 if after is None else after.end,
             limit_s=saved.preset.race_s if after is None else self.left_s(after),
             keep=[plan.key for plan in chosen if plan.name in keep],
+            mixes_wait=mixes_wait,
         )
         if known is None or self._has_more_time_than(known):
             raced = self._time(chosen, {} if known is None else known.failed, part)
@@ -106,10 +113,12 @@ class EndToEndTimer:
     def left_s(self, after: EndToEndTimings) -> float:
         """Return seconds in which heats may begin that go on with a race: as many as it took before others joined.
 
-        0 or less if they took these already, or if the race took too long for its preset.
+        Twice as many if it was not finished. 0 or less if they took these already, or if the race took too long for its
+        preset.
         """
         raced_s = after.took_s - after.repeated_s
-        return min(raced_s - 2 * after.joined_s, self._saved.preset.race_s + _JOINING_S - raced_s)
+        before_s = (raced_s - after.joined_s) * (2 if after.waited else 1)
+        return min(before_s - after.joined_s, self._saved.preset.race_s + _JOINING_S - raced_s)
 
     def _has_more_time_than(self, known: SavedRace) -> bool:
         return known.cut_s is not None and self._budget.seconds > _LARGER * known.cut_s
@@ -157,6 +166,7 @@ class EndToEndTimer:
             calibrations_us=raced.calibrations_us,
             parts_us=raced.parts_us,
             failed=still_failed,
+            open=raced.open,
             cut_s=self._budget.seconds if raced.cut_short else None,
             took_s=time.monotonic() - began,
             repeated_s=raced.repeated_s,
@@ -177,6 +187,7 @@ class EndToEndTimer:
             least_heats=1 if part.first_round else 2,
             first_round=part.first_round,
             keep=part.keep,
+            mixes_wait=part.mixes_wait,
             no_time=lambda heat_s: self._budget.left_s < heat_s,
             deadline_s=self._budget.within(DEADLINE_S, least_s=_LEAST_S),
             threads=self._saved.threads,
@@ -188,8 +199,9 @@ class EndToEndTimer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Where a race begins, the seconds in which its heats begin, and the keys of plans to keep."""
+    """Where a race begins, the seconds in which its heats begin, the keys of plans to keep, and `mixes_wait`."""
 
     first_round: int
     limit_s: float
     keep: Collection[str]
+    mixes_wait: bool

@@ -3,6 +3,8 @@
 Plans that look better by what kernels take in place have to beat what would be kept without them. So they race against
 that, and against the single toolchains with which both are compared. The others lost already.
 
+Mixed plans whose order is open run on beside them, or alone if none joins.
+
 What would be kept stays to the end: it has earlier rounds that speak for it, and these count only of plans that run the
 last round. If a single toolchain fails that it is compared with, the race so far stands, and those that joined have
 lost: beside another, slower one they would prove nothing.
@@ -51,7 +53,7 @@ def gone_on(
     Args:
         race: Times plans.
         plans: Those that ran.
-        further: Those that join.
+        further: Those that join; if there are none, those run on whose order is open.
         timings: The race so far; at least one plan was timed.
         seed: As for `decide`.
         tie_breaking: As for `decide`.
@@ -60,8 +62,9 @@ def gone_on(
         NotRacedError: If the race does not go on.
     """
     so_far = decide(timings.timed, seed, tie_breaking=tie_breaking)
-    matter = {so_far.winner, so_far.incumbent, so_far.incumbent_as_called}
-    later = race([*(plan for plan in plans if plan.name in matter), *further], after=timings, keep={so_far.winner})
+    kept = {so_far.winner} if further else set()
+    matter = {*timings.open, *((so_far.winner, so_far.incumbent, so_far.incumbent_as_called) if further else ())}
+    later = race([*(plan for plan in plans if plan.name in matter), *further], after=timings, keep=kept)
     whole = timings.then(later)
     singles = {plan.name for plan in plans if plan.single}
     if not singles.isdisjoint(later.failed):

@@ -42,6 +42,7 @@ class Raced:
         parts_us: Median time of each step in its place, in each round of the first heat, by name of the contender and
             of the step; nothing of contenders without steps.
         failed: Reason for each contender without samples, by name.
+        open: Names of the mixed plans whose order is open, if they wait for others to join.
         cut_short: Whether `no_time` ended it, though something was open.
         repeated_s: Seconds in which turns were taken again. No limit counts them, or a load would cost rounds.
     """
@@ -51,6 +52,7 @@ class Raced:
     calibrations_us: Mapping[str, tuple[float, ...]]
     parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, str]
+    open: tuple[str, ...] = ()
     cut_short: bool = False
     repeated_s: float = 0.0
 
@@ -65,6 +67,7 @@ def race(
     least_heats: int = 2,
     first_round: int = 0,
     keep: Collection[str] = (),
+    mixes_wait: bool = False,
     no_time: Callable[[float], bool] = lambda _: False,
     deadline_s: float = DEADLINE_S,
     threads: int,
@@ -88,6 +91,7 @@ def race(
         least_heats: Heats that begin all the same, as long as anything is open.
         first_round: Number of the first round.
         keep: Names of the contenders to keep: what they did in earlier rounds would be lost if they left.
+        mixes_wait: Whether it ends after the first heat if nothing but the order of mixed plans is open then.
         no_time: Whether no heat begins but the first that is expected to take so many seconds, and no turn is repeated.
         deadline_s: Seconds after which a contender that does not answer is killed.
         threads: Threads of the calibration kernel.
@@ -113,6 +117,7 @@ def race(
     running = list(contenders)
     done = heats = 0
     cut_short = False
+    waiting: tuple[str, ...] = ()
     staying = Staying(percent=percent)
     # nothing is taken again unless the budget leaves twice what the race may last
     repeating = Repeating(
@@ -153,6 +158,9 @@ def race(
         likely = staying(ran, called, incumbents, heats=heats, end=end)
         open_still = set(likely).difference(incumbents, keep) if keep else likely
         running = [name for name in ran if name in {*likely, *keep}] if open_still else []
+        if mixes_wait and running and not set(running).intersection(incumbents):
+            waiting = tuple(running)
+            break
         if running and no_time(elapsed_s / turns * len(running) * min(HEAT_ROUNDS, rounds - done)):
             cut_short = True
             break
@@ -162,6 +170,7 @@ def race(
         calibrations_us=calibrations_us,
         parts_us=parts_us,
         failed=failed,
+        open=waiting,
         cut_short=cut_short,
         repeated_s=repeating.spent_s,
     )

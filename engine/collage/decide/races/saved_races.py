@@ -32,6 +32,8 @@ class EndToEndTimings:
         took_s: Seconds that it took when it was run, to build the plans included.
         repeated_s: Those in which turns were taken again.
         joined_s: Seconds since further plans joined, without those of repeated turns.
+        open: Names of the mixed plans whose order is open, because they wait for others to join.
+        waited: Whether there were such plans.
     """
 
     timed: tuple[Timed, ...]
@@ -40,6 +42,8 @@ class EndToEndTimings:
     took_s: float = 0.0
     repeated_s: float = 0.0
     joined_s: float = 0.0
+    open: tuple[str, ...] = ()
+    waited: bool = False
 
     @property
     def end(self) -> int:
@@ -79,6 +83,7 @@ class EndToEndTimings:
             took_s=self.took_s + later.took_s,
             repeated_s=self.repeated_s + later.repeated_s,
             joined_s=self.joined_s + later.took_s - later.repeated_s,
+            waited=self.waited,
         )
 
 
@@ -107,19 +112,21 @@ class SavedRace:
         calibrations_us: Time of the calibration kernel beside each round, by key.
         parts_us: Time of each call site in its place, in each of the first rounds, by key.
         failed: The other plans, by key.
+        open: Keys of the mixed plans whose order is open, if they wait for others to join.
         cut_s: Seconds of the budget that ended it before anything else did; None if none did.
         took_s: Seconds that it took, to build the plans included.
         repeated_s: Those in which turns were taken again.
     """
 
     KIND: ClassVar[str] = "race"
-    VERSION: ClassVar[int] = 7
+    VERSION: ClassVar[int] = 8
 
     timed: Mapping[str, Rounds]
     called: Mapping[str, Rounds]
     calibrations_us: Mapping[str, tuple[float, ...]]
     parts_us: Mapping[str, tuple[Mapping[str, float], ...]]
     failed: Mapping[str, FailedPlan]
+    open: tuple[str, ...] = ()
     cut_s: float | None = None
     took_s: float = 0.0
     repeated_s: float = 0.0
@@ -218,12 +225,13 @@ class SavedRaces:
             percent=options.percentile,
         )
 
-    def name(self, plans: Sequence[Plan], after: EndToEndTimings | None) -> str:
+    def name(self, plans: Sequence[Plan], after: EndToEndTimings | None, *, mixes_wait: bool = False) -> str:
         """Return under what the race of some plans is kept.
 
         Args:
             plans: Those that race.
             after: The race that they go on with; None for a new one.
+            mixes_wait: As of `race`.
         """
         ordered = sorted(plans, key=lambda plan: plan.key)
         what: dict[str, Any] = {
@@ -245,6 +253,8 @@ class SavedRaces:
             what["percent"] = self.percent
         if after is not None:
             what["after"] = after.race
+        if mixes_wait:
+            what["mixes_wait"] = True
         targets = {name for plan in plans for name in plan.targets}
         return plan_name(self.model, targets, hashlib.sha256(json.dumps(what).encode()).hexdigest())
 
@@ -296,7 +306,15 @@ class SavedRaces:
             if plan.key in race.timed
         )
         failed = {plan.name: _why(race.failed[plan.key], began) for plan in plans if plan.key in race.failed}
-        return EndToEndTimings(timed=timed, failed=failed, race=name, took_s=race.took_s, repeated_s=race.repeated_s)
+        return EndToEndTimings(
+            timed=timed,
+            failed=failed,
+            race=name,
+            took_s=race.took_s,
+            repeated_s=race.repeated_s,
+            open=tuple(plan.name for plan in plans if plan.key in race.open),
+            waited=bool(race.open),
+        )
 
 
 def distinct(plans: Sequence[Plan]) -> list[Plan]:

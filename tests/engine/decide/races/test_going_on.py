@@ -130,6 +130,29 @@ def test_a_toolchain_that_is_slower_by_far_runs_beside_whatever_joins(
     assert decision.ratios["mixed-3"].value == pytest.approx(72 / 200, rel=0.02)
 
 
+@pytest.mark.parametrize("joins", [True, False])
+def test_mixed_plans_whose_order_is_open_run_on_beside_what_joins_or_alone(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joins: bool
+) -> None:
+    other, late = plan_of("mixed-2", B, A, single=False), plan_of("mixed-3", C, A, single=False)
+    track = on(monkeypatch, Track([(FAST, 200.0), (MIXED, 80.0), (other, 80.1), (late, 76.0)]))
+    run, plans = timer(database, tmp_path).timer.run, [FAST, MIXED, other]
+    first = run(plans, mixes_wait=True)
+    assert (first.open, track.runs) == (("mixed-1", "mixed-2"), [["a", "mixed-1", "mixed-2"]])
+
+    timings = gone_on(run, plans, [late] if joins else [], first, seed=0)
+
+    assert track.runs[1] == (["a", "mixed-1", "mixed-2", "mixed-3"] if joins else ["mixed-1", "mixed-2"])
+    assert timings.open == ()
+    decision = decide(timings.timed, 0)
+    assert (decision.winner, decision.incumbent) == ("mixed-3" if joins else "mixed-1", "a")
+    ran = len(track.runs)
+    assert run(plans, mixes_wait=True) == first
+    assert len(track.runs) == ran
+    assert run(plans).open == ()  # a race that nobody goes on with does not wait
+    assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"], ["mixed-1", "mixed-2"]]
+
+
 def test_plans_join_no_longer_than_others_raced_before(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +169,9 @@ def test_plans_join_no_longer_than_others_raced_before(
     assert (joined.joined_s, bench.left_s(joined)) == (5, 5)
     again = joined.then(dataclasses.replace(short, timed=(), took_s=6.0))
     assert (again.joined_s, bench.left_s(again)) == (11, -1)
+    waited = dataclasses.replace(short, open=("mixed-1", "mixed-2"), waited=True)
+    joined = waited.then(dataclasses.replace(short, timed=(), took_s=6.0))
+    assert (bench.left_s(waited), bench.left_s(joined)) == (20, 14)
     bench.run([FAST, MIXED], after=dataclasses.replace(long, race="long"))
     assert len(track.runs) == ran + 1  # the first heat is run in any case
     bench.run([FAST, MIXED], after=dataclasses.replace(short, race="short"))

@@ -116,6 +116,7 @@ def run(
     rounds: int = 84,
     limit_s: float = 1e9,
     keep: str = "",
+    mixes_wait: bool = False,
     no_time: Callable[[float], bool] = lambda _: False,
     load_wait_s: float = 0.0,
     clock: Iterator[int] | None = None,
@@ -129,6 +130,7 @@ def run(
         round_s=0.1,
         limit_s=limit_s,
         keep=keep,
+        mixes_wait=mixes_wait,
         no_time=no_time,
         threads=1,
         load_wait_s=load_wait_s,
@@ -178,6 +180,19 @@ def test_mixed_plans_that_are_faster_by_far_race_each_other(monkeypatch: pytest.
     assert [len(raced.rounds[name]) for name in "abmn"] == [FIRST_ROUNDS, FIRST_ROUNDS, ENOUGH, ENOUGH]
     alone = run(Track({"a": 200.0, "m": 90.0}), monkeypatch, "am", "a")
     assert (len(alone.rounds["a"]), len(alone.rounds["m"])) == (FIRST_ROUNDS, FIRST_ROUNDS)
+
+
+def test_mixed_plans_that_are_faster_by_far_may_wait_for_others_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    track = Track({"a": 200.0, "m": 90.0, "n": 90.2, "o": 120.0})
+    raced = run(track, monkeypatch, "amno", "a", mixes_wait=True)
+    assert (track.heats, raced.open, raced.cut_short) == ([("a", "m", "n", "o")], ("m", "n"), False)
+
+    alone = run(Track({"a": 200.0, "m": 90.0}), monkeypatch, "am", "a", mixes_wait=True)
+    assert alone.open == ()
+
+    close = Track({"a": 100.0, "m": 90.0, "n": 90.2})
+    assert run(close, monkeypatch, "amn", "a", mixes_wait=True).open == ()
+    assert close.heats[1] == ("a", "m", "n")
 
 
 def test_it_goes_on_while_it_is_open_who_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
