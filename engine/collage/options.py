@@ -48,9 +48,10 @@ class Preset:
         evaluations: Number of plans timed by the second level of `--search two-level`.
         running_s: Seconds that candidates may run, checked and timed, until the lazy search asks for no more. What it
             takes to build them does not count. Those of VGG-19, the longest of 17 models, ran for 33 s.
-        patience: Measurements in a row after which the lazy search asks for no more if the best plan is the same,
-            but not before the plan that lacks fewest could be complete. In the replay of the benchmark of regret more
-            than 5 % is lost on 8 models of 40 after 12, on 3 after 20 and on none after 30.
+        patience: Measurements in a row, for each target that mixes, after which the lazy search asks for no more if the
+            best plan is the same, but not before the plan that lacks fewest could be complete. In the replay of the
+            benchmark of regret, with two targets, more than 5 % is lost on 8 models of 40 after 12 in all, on 3 after
+            20 and on none after 30.
         load_wait_s: Seconds that other load is waited for at most, when candidates and whole plans are timed; 0 for
             not at all.
     """
@@ -70,7 +71,7 @@ class Preset:
     deadline_s: float
     evaluations: int = 24
     running_s: float = math.inf
-    patience: int = 30
+    patience: int = 15
     load_wait_s: float = 5.0
 
 
@@ -125,7 +126,7 @@ PRESETS: Mapping[str, Preset] = {
             device_variants=16,
             deadline_s=600.0,
             evaluations=96,
-            patience=300,
+            patience=150,
         ),
     )
 }

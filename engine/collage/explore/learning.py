@@ -81,7 +81,9 @@ class Knowledge:
         history = self.exploration.history
         if not history or (self.patience is not None and self.patience.best_ms == history[-1].predicted_ms):
             return self
-        until = len(self.learnt) + max(self.exploration.setup.preset.patience, lacking)
+        setup = self.exploration.setup
+        patience = setup.preset.patience * sum(rule.target.mixable for rule in setup.rules)
+        until = len(self.learnt) + max(patience, lacking)
         return dataclasses.replace(self, patience=Patience(history[-1].predicted_ms, until))
 
     @property

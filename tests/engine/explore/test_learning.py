@@ -10,7 +10,9 @@ import pytest
 
 from collage.explore.exhaustive import begun
 from collage.explore.learning import Knowledge, knowing_nothing, looked_at, with_profiles
+from collage.explore.measuring import measured
 from collage.explore.proposing import worth_measuring
+from collage.explore.searching import searched
 from collage.options import PRESETS
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph
@@ -100,18 +102,34 @@ def test_patience_begins_anew_with_each_best_plan_and_lasts_for_what_a_plan_lack
         )
         return knowledge.after(knowledge.exploration.told(result))
 
-    def measured(knowledge: Knowledge, count: int) -> Knowledge:
+    def more(knowledge: Knowledge, count: int) -> Knowledge:
         known = len(knowledge.learnt)
         return looked_at(knowledge, "looking", kernels[known : known + count])
 
-    knowledge = found(measured(knowledge, 1), 9.0).waiting(5)
-    knowledge = measured(knowledge, 4).waiting(0)
+    knowledge = found(more(knowledge, 1), 9.0).waiting(5)
+    knowledge = more(knowledge, 4).waiting(0)
     assert not knowledge.is_in_vain
-    assert measured(knowledge, 1).is_in_vain
+    assert more(knowledge, 1).is_in_vain
 
     knowledge = found(knowledge, 8.0).waiting(0)
-    assert not measured(knowledge, 2).is_in_vain
-    assert measured(knowledge, 3).is_in_vain
+    assert not more(knowledge, 2).is_in_vain
+    assert more(knowledge, 3).is_in_vain
+
+
+def test_patience_lasts_longer_the_more_targets_mix() -> None:
+    preset = dataclasses.replace(PRESETS["default"], patience=3)
+    one, two, unmixed = a_target("a"), a_target("b"), dataclasses.replace(a_target("c"), mixable=False)
+    lasts = []
+    for targets in ([one], [one, two], [one, two, unmixed]):
+        source = FakeSource(by_operator({target.name: dict.fromkeys(OPERATORS, 10.0) for target in targets}))
+        setup = setup_of(source, [rule_of(target) for target in targets], preset=preset)
+        exploration = begun(setup, empty_pool(GRAPH, source))
+        found, _ = searched(measured(exploration, "measuring", exploration.pool))
+        knowledge = knowing_nothing(found).waiting(0)
+        assert knowledge.patience is not None
+        lasts.append(knowledge.patience.until)
+
+    assert lasts == [3, 6, 6]
 
 
 def test_an_operator_that_one_profile_lacks_is_not_disputed() -> None:
