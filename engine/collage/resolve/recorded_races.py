@@ -151,7 +151,7 @@ class RecordedRaces:
             NotRacedError: If they did not race.
         """
         chosen = distinct(plans)
-        name = self._saved.name(chosen, after)
+        name = self._saved.name(chosen, after, mixes_wait=after is None)  # as `optimize` races what it found
         known = self._saved.get(name)
         if known is None:
             raise NotRacedError
