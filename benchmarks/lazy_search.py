@@ -34,8 +34,9 @@ from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.replay.bench import Bench
 from benchmarks.replay.source import Replay
 from collage.decide.contenders import package_contender
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
 from collage.decide.races.race import HEAT_ROUNDS
+from collage.decide.timed import Timed
 from collage.measure.contenders.interleaved import Rounds, interleaved
 from collage.measure.statistics import ratio_interval
 from collage.measure.wire.outcomes import Failed

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.recorded_races import races_in
-from collage.decide.decision import Timed
+from collage.decide.timed import Timed
 
 _USUAL_US: Final = 100.0
 """What the calibration kernel usually takes. Any time will do: the plan and its kernels are scaled alike."""

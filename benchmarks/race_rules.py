@@ -36,11 +36,12 @@ import numpy as np
 
 from benchmarks.page import environment, head, lines_of, noting, written
 from benchmarks.recorded_races import Recorded, collected, read, two_of
-from collage.decide import decision
-from collage.decide.decision import Timed, decide
+from collage.decide import timed
+from collage.decide.decision import decide
 from collage.decide.races import staying
 from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, LEAST_RUNS, heats_left
 from collage.decide.races.staying import LOOKED_AT, Outlook, Staying, fastest, is_settled, ratio_of
+from collage.decide.timed import Timed
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval
 from collage.options import PRESETS
@@ -287,7 +288,7 @@ def quick_intervals() -> Iterator[None]:
     """Let rules and decisions use quick intervals: one replay computes a hundred thousand of them."""
     with (
         mock.patch.object(staying, "ratio_interval", quick_interval),
-        mock.patch.object(decision, "ratio_interval", quick_interval),
+        mock.patch.object(timed, "ratio_interval", quick_interval),
     ):
         yield
 

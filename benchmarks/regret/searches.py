@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from benchmarks.replay.bench import Bench
 from benchmarks.replay.source import Replay
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
+from collage.decide.timed import Timed
 from collage.options import OptimizeOptions
 from collage.setup.settings import candidate_bounds
 from collage.store import Purpose, TuningStore

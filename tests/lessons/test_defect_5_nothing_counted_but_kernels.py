@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir
 
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
 from collage.decide.shortlist import mixes
+from collage.decide.timed import Timed
 from collage.setup.inputs.random_arrays import random_inputs
 from collage_core.fusion import CandidateKernel
 from collage_core.ir.graph.dataflow import DataflowGraph

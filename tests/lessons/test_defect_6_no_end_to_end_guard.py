@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
 from collage.decide.shortlist import mixes, singles
+from collage.decide.timed import Timed
 from collage_core.candidates.plan import Plan
 from collage_core.ir.graph.dataflow import DataflowGraph
 from collage_testing import chain

@@ -6,118 +6,15 @@ Pure functions of recorded samples, so that the same database gives the same out
 from __future__ import annotations
 
 import dataclasses
-import operator
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from collage.control.tie_breaking import NEAR, TieBreaking
-from collage.measure.statistics import Interval, percentile, ratio_interval
-from collage.store import usual_factor
+from collage.decide.timed import Ratios, Timed
+from collage.measure.statistics import Interval, percentile
 
 DISPLACE_BELOW = 0.99
 """Median ratio below which a mixed plan displaces the incumbent: less is not worth another dependency."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
-    """A contender with its end-to-end samples.
-
-    Attributes:
-        name: Unique name.
-        single: Whether one toolchain runs it: an incumbent, not a challenger.
-        kernels: Number of kernels.
-        toolchains: Number of toolchains.
-        rounds_us: Samples of each interleaved round, in microseconds; round `i` of all contenders ran together. A
-            contender that was significantly slower left early and has fewer rounds.
-        targets: Names of the targets it uses.
-        called_us: Samples of runs as users call them, likewise; empty if there are none.
-        calibrations_us: Time of the calibration kernel beside each round; empty if it did not run, or if the plan
-            uses a device.
-        parts_us: Time of each call site in its place, in each of the first rounds; empty if it is not known.
-        first_round: Number of its first round; above 0 if it joined a race in which others had run.
-        percent: Which percentile of a round's samples counts; the median by default.
-    """
-
-    name: str
-    single: bool
-    kernels: int
-    toolchains: int
-    rounds_us: tuple[tuple[float, ...], ...]
-    targets: tuple[str, ...] = ()
-    called_us: tuple[tuple[float, ...], ...] = ()
-    calibrations_us: tuple[float, ...] = ()
-    parts_us: tuple[Mapping[str, float], ...] = ()
-    first_round: int = 0
-    percent: float = 50.0
-
-    @property
-    def end(self) -> int:
-        """Number of the round after its last."""
-        return self.first_round + len(self.rounds_us)
-
-    @property
-    def round_times_us(self) -> tuple[float, ...]:
-        """What counts of each round: the median of its samples, or another percentile."""
-        return tuple(percentile(samples, self.percent) for samples in self.rounds_us)
-
-    @property
-    def time_us(self) -> float:
-        """Median over the rounds."""
-        return statistics.median(self.round_times_us)
-
-    def usual_us(self, usual_calibration_us: float | None) -> float:
-        """Return the time at the machine's usual speed, as kernels' costs are, to compare it with their sum.
-
-        Args:
-            usual_calibration_us: What the calibration kernel usually takes; None if it never ran.
-        """
-        if usual_calibration_us is None or not self.calibrations_us:
-            return self.time_us
-        return self._at_usual_speed(self.round_times_us, usual_calibration_us)
-
-    def in_place_us(self, usual_calibration_us: float | None) -> dict[str, float]:
-        """Return what each call site takes in its place, at the machine's usual speed; empty if it is not known.
-
-        Args:
-            usual_calibration_us: As for `usual_us`.
-        """
-        if usual_calibration_us is None or not self.calibrations_us or not self.parts_us:
-            return {}
-        return {
-            site: self._at_usual_speed([part[site] for part in self.parts_us], usual_calibration_us)
-            for site in self.parts_us[0]
-        }
-
-    def _at_usual_speed(self, times_us: Sequence[float], usual_calibration_us: float) -> float:
-        """Return the median of times at the machine's usual speed, in microseconds.
-
-        A race lasts a minute, in which the machine's speed changes. So each round counts relative to the calibration
-        kernel beside it, and their median is normalised as costs are.
-
-        Args:
-            times_us: Time of each round, from the first one on; later rounds may be missing.
-            usual_calibration_us: As for `usual_us`, but known.
-        """
-        relative: float = statistics.median(map(operator.truediv, times_us, self.calibrations_us))
-        here_us = relative * statistics.median(self.calibrations_us)
-        return here_us * usual_factor(usual_calibration_us, self.calibrations_us)
-
-    def then(self, later: Timed) -> Timed:
-        """Return the same contender with the rounds that it ran later, too.
-
-        Raises:
-            ValueError: If there are rounds between.
-        """
-        if later.first_round != self.end:
-            raise ValueError(f"{self.name} ended before round {self.end}, and went on with {later.first_round}")
-        both = self.called_us and later.called_us
-        return dataclasses.replace(
-            self,
-            rounds_us=self.rounds_us + later.rounds_us,
-            called_us=self.called_us + later.called_us if both else (),
-            calibrations_us=self.calibrations_us + later.calibrations_us,
-            parts_us=self.parts_us or later.parts_us,
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,23 +67,24 @@ def decide(
         raise ValueError("nothing to decide between")
     stayed = _last([c for c in contenders if c.single]) + _last([c for c in contenders if not c.single])
     prefer = tie_breaking or TieBreaking()
-    incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, seed)
-    ratios = {c.name: _ratio(c, incumbent, seed) for c in contenders}
-    best, called = _as_called(contenders, [c for c in stayed if c.single], seed)
+    between = Ratios(contenders, seed)
+    incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, between)
+    ratios = {c.name: between(c, incumbent) for c in contenders}
+    best, called = _as_called(contenders, [c for c in stayed if c.single], between)
     mixed = [c for c in stayed if not c.single and c is not incumbent]
-    challengers = sorted(mixed, key=lambda c: _ratio(c, mixed[0], seed).value)  # the incumbent may have left early
+    challengers = sorted(mixed, key=lambda c: between(c, mixed[0]).value)  # the incumbent may have left early
     faster = [
         c
         for c in challengers
         if ratios[c.name].high < 1.0
         and ratios[c.name].value < DISPLACE_BELOW
         and c.end >= incumbent.end  # it did not leave because it would not be kept
-        and _ran_together(c, incumbent)
-        and _ratio(c, stayed[0], seed).value <= 1.0  # which may not be the incumbent
+        and between.are_comparable(c, incumbent)
+        and between(c, stayed[0]).value <= 1.0  # which may not be the incumbent
     ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:
-        challenger, why = _preferred(displacing, prefer, seed)
+        challenger, why = _preferred(displacing, prefer, between)
         ratio = ratios[challenger.name]
         return Decision(
             winner=challenger.name,
@@ -199,24 +97,26 @@ def decide(
             incumbent_as_called=best,
             called=called,
         )
+    reason = _slower_as_called(faster[0], best, called) if faster else _kept(incumbent, challengers, between, failed)
     return Decision(
         winner=incumbent.name,
         incumbent=incumbent.name,
         ratios=ratios,
-        reason=(_slower_as_called(faster[0], best, called) if faster else _kept(incumbent, challengers, ratios, failed))
-        + settled,
+        reason=reason + settled,
         incumbent_as_called=best,
         called=called,
     )
 
 
-def _as_called(contenders: Sequence[Timed], singles: Sequence[Timed], seed: int) -> tuple[str, dict[str, Interval]]:
+def _as_called(
+    contenders: Sequence[Timed], singles: Sequence[Timed], between: Ratios
+) -> tuple[str, dict[str, Interval]]:
     """Return the single-toolchain plan that is fastest as users call it, and every contender's ratio to it."""
     timed = [c for c in singles if c.called_us]
     if not timed:
         return "", {}
     best = min(timed, key=lambda c: (_middle(c.called_us, c.percent), c.name))
-    return best.name, {c.name: _interval(c, best, seed, lambda each: each.called_us) for c in contenders if c.called_us}
+    return best.name, {c.name: between.as_called(c, best) for c in contenders if c.called_us}
 
 
 def _slower_as_called(faster: Timed, best: str, called: Mapping[str, Interval]) -> str:
@@ -227,10 +127,10 @@ def _slower_as_called(faster: Timed, best: str, called: Mapping[str, Interval]) 
     )
 
 
-def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, seed: int) -> tuple[Timed, str]:
+def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, between: Ratios) -> tuple[Timed, str]:
     """Return the most preferred contender indistinguishable from the first, and why if it is not the first."""
     fastest = order[0]
-    ratios = {c.name: _ratio(c, fastest, seed) for c in order}
+    ratios = {c.name: between(c, fastest) for c in order}
     near = [c for c in order if ratios[c.name].low <= 1.0 and ratios[c.name].value <= 1 + NEAR]
     best = min(near or [fastest], key=lambda c: tie_breaking.rank(c.targets))
     if best is fastest:
@@ -251,34 +151,11 @@ def _last(contenders: Sequence[Timed]) -> list[Timed]:
     return sorted(last, key=lambda c: (middle[c.name], c.kernels, c.toolchains, c.name))
 
 
-def _ratio(contender: Timed, incumbent: Timed, seed: int) -> Interval:
-    """Compute the interval of the ratio over the rounds in which both contenders ran.
-
-    If one left before the other joined, as may be once the plan that ran all rounds turned out wrong, over their rounds
-    that are nearest in time. The machine may have changed between, so nothing is decided by that.
-    """
-    return _interval(contender, incumbent, seed, lambda c: c.rounds_us)
-
-
-def _ran_together(one: Timed, other: Timed) -> bool:
-    return max(one.first_round, other.first_round) < min(one.end, other.end)
-
-
-def _interval(one: Timed, other: Timed, seed: int, rounds: Callable[[Timed], Sequence[Sequence[float]]]) -> Interval:
-    first, end = max(one.first_round, other.first_round), min(one.end, other.end)
-    if _ran_together(one, other):
-        shared = [rounds(c)[first - c.first_round : end - c.first_round] for c in (one, other)]
-        return ratio_interval(*shared, seed=seed, percent=one.percent)
-    count = min(len(rounds(one)), len(rounds(other)))
-    nearest = [rounds(c)[-count:] if c.end <= first else rounds(c)[:count] for c in (one, other)]
-    return ratio_interval(*nearest, seed=seed, percent=one.percent)
-
-
 def _middle(rounds: Sequence[Sequence[float]], percent: float) -> float:
     return statistics.median(percentile(samples, percent) for samples in rounds)
 
 
-def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, Interval], failed: Sequence[str]) -> str:
+def _kept(incumbent: Timed, challengers: Sequence[Timed], between: Ratios, failed: Sequence[str]) -> str:
     if not incumbent.single:
         return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
     kept = f"{_named(incumbent)} is kept"
@@ -286,9 +163,9 @@ def _kept(incumbent: Timed, challengers: Sequence[Timed], ratios: Mapping[str, I
         return f"{kept}: {' and '.join(failed)} could not be built or run"
     if not challengers:
         return f"{kept}: the search found no mixed plan worth timing"
-    if not _ran_together(challengers[0], incumbent):
+    if not between.are_comparable(challengers[0], incumbent):
         return f"{kept}: the best mixed plan was not timed beside it"
-    ratio = ratios[challengers[0].name]
+    ratio = between(challengers[0], incumbent)
     verdict = "slower" if ratio.value >= 1 else "not faster beyond doubt"
     return (
         f"{kept}: the best mixed plan is {verdict}, at {ratio.value:.3f} of its time "

@@ -24,8 +24,9 @@ from typing import Final
 
 import numpy as np
 
-from collage.decide.decision import DISPLACE_BELOW, Timed
+from collage.decide.decision import DISPLACE_BELOW
 from collage.decide.shortlist import mixes
+from collage.decide.timed import Timed
 from collage_core.candidates.costs import CacheKey
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool

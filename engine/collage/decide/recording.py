@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from collage.decide.decision import Decision, Timed
+from collage.decide.decision import Decision
 from collage.decide.races.saved_races import EndToEndTimings
+from collage.decide.timed import Timed
 from collage.measure.statistics import Interval, median_interval, percentile
 from collage.report.facts.machine_facts import LimitFacts
 from collage.report.facts.precision_facts import PrecisionFacts

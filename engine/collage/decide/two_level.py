@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from collage.control.tie_breaking import TieBreaking
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
 from collage.decide.neighbours import beliefs_of, choice_of, moves_over, plan_of, reachable_kernels
 from collage.decide.races.saved_races import EndToEndTimings
+from collage.decide.timed import Timed
 from collage.measure.statistics import Interval, ratio_interval
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from collage.decide.decision import Timed
+from collage.decide.timed import Timed
 from collage_core.candidates.plan import Plan
 
 USUAL_US = 10.0

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from collage.control.tie_breaking import TieBreaking
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
+from collage.decide.timed import Timed
 from collage.store import block_times_us
 from collage_core.contract import Block
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from collage.control.tie_breaking import TieBreaking
-from collage.decide.decision import Timed
 from collage.decide.feedback import WithFeedback, with_feedback
 from collage.decide.races.going_on import NotRacedError
 from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.shortlist import mixes, singles
+from collage.decide.timed import Timed
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel

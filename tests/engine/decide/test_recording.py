@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
 from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.recording import comparison, latency_facts, options_explained, regions
 from collage.decide.shortlist import mixes
+from collage.decide.timed import Timed
 from collage.measure.wire.outcomes import Refused
 from collage.setup.facts import toolchain_facts
 from collage.setup.targets import ToolchainStatus

@@ -8,9 +8,10 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from collage.decide.decision import Timed, decide
+from collage.decide.decision import decide
 from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.shortlist import mixes, singles
+from collage.decide.timed import Timed
 from collage.decide.two_level import NAME, Improved, improved
 from collage.measure.wire.outcomes import Refused
 from collage_core.candidates.plan import Plan

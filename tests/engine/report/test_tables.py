@@ -204,8 +204,8 @@ GOLDEN_COMPARISON = """
  openvino                  single  openvino           1   146.0  144.5-147.5  1.000    1.00-1.00
  openvino(precision=bf16)  single  openvino           -  failed
 
-ratio: to openvino, the best single toolchain; the median over rounds in which both ran, so not
-quite the quotient of the medians above
+ratio: to openvino, the best single toolchain; over rounds in which both ran, or each with a third,
+so not quite the quotient of the medians above
 openvino(precision=bf16) failed: output 'labels' is off by 4.1 % of its scale; 0.1 % is allowed
 """
 

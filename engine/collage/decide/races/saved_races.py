@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from collage.decide.decision import Timed
+from collage.decide.timed import Timed
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.worker.judge_version import JUDGE
 from collage.options import OptimizeOptions, Preset

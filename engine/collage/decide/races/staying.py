@@ -14,9 +14,8 @@ Stopping for futility errs on one side only: what leaves is not kept, so nothing
 mixed plan that is faster by far.
 
 Within the first heat already a contender leaves that is slower by far, and single toolchains but the fastest if a mixed
-plan is faster than all by far. After a heat the single toolchains leave if
-every mixed plan that stays is faster by far: only which of these is the fastest is open then. If there is one
-only, the race is over.
+plan is faster than all by far. After a heat the single toolchains leave if every mixed plan that stays is faster by
+far: only which of these is the fastest is open then. If there is one only, the race is over.
 """
 
 from __future__ import annotations

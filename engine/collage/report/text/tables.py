@@ -22,7 +22,7 @@ from collage.report.text.predictions import misprediction_lines, predicted_again
 from collage.report.text.refusal_groups import group_refusals
 from collage_core.candidates.refusals import Refusal
 
-_OF_ROUNDS = "the median over rounds in which both ran, so not quite the quotient of the medians above"
+_OF_ROUNDS = "over rounds in which both ran, or each with a third, so not quite the quotient of the medians above"
 _INEXACT = "not in the model's own types throughout: faster, and less exact (`collage compare` says by how much)"
 _REGIONS_SHOWN = 16
 _REFUSALS_SHOWN = 8

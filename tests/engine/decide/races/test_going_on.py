@@ -109,7 +109,7 @@ def test_what_would_be_kept_stays_beside_what_looks_better(
     assert track.runs[ran:] == [["a", "mixed-1", "mixed-2"]] * 2
 
 
-def test_a_toolchain_that_is_slower_by_far_runs_beside_whatever_joins(
+def test_a_toolchain_that_is_slower_by_far_does_not_run_beside_what_joins(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late, later = plan_of("mixed-2", B, A, single=False), plan_of("mixed-3", C, A, single=False)
@@ -124,10 +124,30 @@ def test_a_toolchain_that_is_slower_by_far_runs_beside_whatever_joins(
         timings = gone_on(run, plans, [joining], timings, seed=0)
         plans.append(joining)
 
-        assert track.runs[ran:] == [["a", best, joining.name]]
+        assert track.runs[ran] == [best, joining.name]
+        assert all("a" not in heat for heat in track.runs[ran:])
     decision = decide(timings.timed, 0)
     assert (decision.winner, decision.incumbent) == ("mixed-3", "a")
     assert decision.ratios["mixed-3"].value == pytest.approx(72 / 200, rel=0.02)
+
+
+def test_what_joined_has_lost_if_the_plan_fails_that_runs_beside_it_alone(
+    database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, late = plan_of("mixed-2", B, A, single=False), plan_of("mixed-3", C, A, single=False)
+    track = Track([(FAST, 200.0), (MIXED, 80.0), (other, 95.0), (late, 76.0)], crashes={"mixed-1": 2})
+    on(monkeypatch, track)
+    run, plans = timer(database, tmp_path).timer.run, [FAST, MIXED, other]
+    first = run(plans)
+    assert decide(first.timed, 0).winner == "mixed-1"
+    assert len(track.runs) == 1
+
+    timings = gone_on(run, plans, [late], first, seed=0)
+
+    assert timings.failed["mixed-3"] == "nothing was left to compare it with (mixed-1 failed)"
+    assert "signal 11" in timings.failed["mixed-1"]
+    decision = decide(timings.timed, 0)
+    assert (decision.winner, decision.incumbent) == ("mixed-2", "a")
 
 
 @pytest.mark.parametrize("joins", [True, False])
@@ -142,7 +162,7 @@ def test_mixed_plans_whose_order_is_open_run_on_beside_what_joins_or_alone(
 
     timings = gone_on(run, plans, [late] if joins else [], first, seed=0)
 
-    assert track.runs[1] == (["a", "mixed-1", "mixed-2", "mixed-3"] if joins else ["mixed-1", "mixed-2"])
+    assert track.runs[1] == ["mixed-1", "mixed-2", *(["mixed-3"] if joins else [])]
     assert timings.open == ()
     decision = decide(timings.timed, 0)
     assert (decision.winner, decision.incumbent) == ("mixed-3" if joins else "mixed-1", "a")
