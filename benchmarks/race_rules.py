@@ -6,9 +6,9 @@ Usage:
 
 A recorded race gives the noise: the samples of its contenders, by round, of bound calls and of runs as users call them.
 A draw resamples its rounds, the same ones for all contenders. Either true times are those of all recorded rounds, or
-samples are multiplied so that the best mixed plan truly takes 0.90 to 1.02 of the best single toolchain, or single
-toolchains race alone. A process may be slow for its whole life, so each heat multiplies each contender's samples by a
-factor of its own.
+samples are multiplied so that the best mixed plan truly takes 0.40 or 0.90 to 1.02 of the best single toolchain, or
+single toolchains race alone. A process may be slow for its whole life, so each heat multiplies each contender's samples
+by a factor of its own.
 
 Each way races the same draws, within the time that its turns and the starts of its processes would take. The plan is
 then decided on as in `optimize`. What it loses is the true time of its plan over that of the plan that is decided on
@@ -39,7 +39,7 @@ from benchmarks.recorded_races import Recorded, collected, read, two_of
 from collage.decide import timed
 from collage.decide.decision import decide
 from collage.decide.races import staying
-from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, LEAST_RUNS, heats_left
+from collage.decide.races.race import HEAT_ROUNDS, LEAST_RUNS, heat_rounds, heats_left
 from collage.decide.races.staying import LOOKED_AT, Outlook, Staying, fastest, is_settled, ratio_of
 from collage.decide.timed import Timed
 from collage.measure.contenders.interleaved import Rounds
@@ -48,12 +48,16 @@ from collage.options import PRESETS
 
 TRUE_RATIOS: Final = (0.90, 0.94, 0.97, 1.00, 1.02)
 """True times of the mixed plan in question, relative to the best single toolchain."""
+FAR_AHEAD: Final = 0.40
+"""True time of the best of mixed plans that are all faster by far."""
 AS_MEASURED: Final = "as measured"
 ALONE: Final = "singles alone"
-KINDS: Final = (AS_MEASURED, *(f"{ratio:.2f}" for ratio in TRUE_RATIOS), ALONE)
+KINDS: Final = (AS_MEASURED, f"{FAR_AHEAD:.2f}", *(f"{ratio:.2f}" for ratio in TRUE_RATIOS), ALONE)
 """Kinds of draws."""
 OTHERS: Final = 1.04
 """Each further mixed plan is slower than the one before by this factor."""
+OTHERS_FAR_AHEAD: Final = 1.02
+"""The same of mixed plans that are all faster by far: most of them share their longest kernels."""
 PROCESS_NOISE: Final = 0.02
 """Standard deviation of a process's speed."""
 RACES: Final = Path(__file__).parent / "results" / "races-epyc-2-cores.json.xz"
@@ -78,11 +82,13 @@ class Variant:
         rule: Who runs another heat.
         least_runs: Runs of each kind that a contender makes in a round, at least.
         limit_s: Seconds after which no heat begins, except the second.
+        least_rounds: Rounds of each later heat, at least.
     """
 
     rule: Rule
     least_runs: int = LEAST_RUNS
     limit_s: float = LIMIT_S
+    least_rounds: int = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -182,10 +188,12 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     "default": Variant(Staying()),
     "chance 2 %": Variant(Staying(futile=0.02)),
     "chance 10 %": Variant(Staying(futile=0.1)),
-    "worth nothing": Variant(Staying(worth=0.0, singles_worth=0.0)),
+    "worth nothing": Variant(Staying(worth=0.0, order_worth=0.0)),
     "worth 0.2 %": Variant(Staying(worth=0.002)),
     "worth 1 %": Variant(Staying(worth=0.01)),
-    "singles worth 0.5 %": Variant(Staying(singles_worth=0.005)),
+    "order worth 0.5 %": Variant(Staying(order_worth=0.005)),
+    "order worth 1 %": Variant(Staying(order_worth=0.01)),
+    "heats of 12": Variant(Staying(), least_rounds=HEAT_ROUNDS),
     "two singles": Variant(Staying(singles=2)),
     "nobody leaves at once": Variant(Staying(far_slower=math.inf)),
     "singles stay": Variant(Staying(far_behind=math.inf)),
@@ -203,7 +211,8 @@ def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:
     called: dict[str, Rounds] = {}
     outcome, running, heats, done = Outcome(kept=""), list(draw.names), 0, 0
     while running:
-        count = min(HEAT_ROUNDS if done else FIRST_ROUNDS, MOST_ROUNDS - done)
+        planned = max(heat_rounds(done, running, draw.singles), variant.least_rounds if done else 0)
+        count = min(planned, MOST_ROUNDS - done)
         heat = draw.heat(running, heats, done, count, least_runs)
         left: set[str] = set()
         if isinstance(rule, Staying) and not done:
@@ -224,7 +233,7 @@ def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:
         running = rule(ran, called, draw.singles, heats=heats, end=min(end, MOST_ROUNDS))
         if done >= MOST_ROUNDS or (heats > 1 and outcome.seconds > limit_s):
             break
-    timed = [
+    contenders = [
         Timed(
             name=name,
             single=name in draw.singles,
@@ -235,7 +244,7 @@ def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:
         )
         for name in draw.names
     ]
-    outcome.kept = decide(timed, seed).winner
+    outcome.kept = decide(contenders, seed).winner
     return outcome
 
 
@@ -249,9 +258,10 @@ def synthetic(recorded: Recorded, ratio: float, random: np.random.Generator) -> 
     mixes = [name for name in recorded.rounds if name not in recorded.singles]
     best_us = min(_middle(recorded.rounds[name]) for name in recorded.singles)
     factors = dict.fromkeys(recorded.rounds, 1.0)
+    apart = OTHERS_FAR_AHEAD if ratio == FAR_AHEAD else OTHERS
     for place, index in enumerate(random.permutation(len(mixes))):
         name = mixes[index]
-        factors[name] = ratio * OTHERS**place * best_us / _middle(recorded.rounds[name])
+        factors[name] = ratio * apart**place * best_us / _middle(recorded.rounds[name])
     return Draw(recorded, factors, random)
 
 

@@ -19,7 +19,7 @@ from collage.measure.budget import UNLIMITED, Budget
 from collage.measure.contenders.interleaved import Contender
 from collage.measure.wire.messages import Burst
 from collage.measure.wire.outcomes import Failed, Stage
-from collage.options import PRESETS
+from collage.options import PRESETS, Preset
 from collage.report.progress import SilentProgress
 from collage.store import TuningStore
 from collage_core.candidates.plan import Plan
@@ -131,6 +131,7 @@ def timer(
     budget: Budget = UNLIMITED,
     variants: Mapping[str, str] | None = None,
     sizes: Sequence[Mapping[str, int]] = (),
+    preset: Preset = PRESETS["quick"],
 ) -> Bench:
     saved: list[str] = []
     tried: list[str] = []
@@ -151,7 +152,7 @@ def timer(
                 host=host or this_host(),
                 threads=threads,
                 tolerance=tolerance,
-                preset=PRESETS["quick"],
+                preset=preset,
                 plugins=plugins or {},
                 variant=lambda kernel: (variants or {}).get(kernel.target.name),
                 sizes=sizes,

@@ -23,6 +23,10 @@ FIRST_ROUNDS = 6
 """Rounds of the first heat."""
 HEAT_ROUNDS = 12
 """Rounds of each later heat."""
+MIXES_ROUNDS = 6
+"""Rounds of each later heat of mixed plans alone. None of them has to be significantly faster, so new processes tell
+more than more rounds of the same ones.
+"""
 LEAST_RUNS = 1
 """Runs of each kind that a contender makes in a round, at least. Two runs in a row meet the machine in one state, so of
 a model that takes long a second one says little: as many seconds of further rounds say more.
@@ -124,7 +128,7 @@ def race(
         LoadWait(threads, load_wait_s), limit_s, progress.message, no_time=lambda: no_time(2 * limit_s), clock=clock
     )
     while running:
-        heat = min(HEAT_ROUNDS if done else FIRST_ROUNDS, rounds - done)
+        heat = min(heat_rounds(done, running, incumbents), rounds - done)
         progress.phase("timing whole plans" if done else "timing whole plans, first rounds", heat * len(running))
         answers = interleaved(
             [contenders[name] for name in running],
@@ -161,7 +165,8 @@ def race(
         if mixes_wait and running and not set(running).intersection(incumbents):
             waiting = tuple(running)
             break
-        if running and no_time(elapsed_s / turns * len(running) * min(HEAT_ROUNDS, rounds - done)):
+        following = min(heat_rounds(done, running, incumbents), rounds - done)
+        if running and no_time(elapsed_s / turns * len(running) * following):
             cut_short = True
             break
     return Raced(
@@ -174,6 +179,19 @@ def race(
         cut_short=cut_short,
         repeated_s=repeating.spent_s,
     )
+
+
+def heat_rounds(done: int, running: Collection[str], incumbents: Collection[str]) -> int:
+    """Return how many rounds the next heat has.
+
+    Args:
+        done: Rounds so far.
+        running: Names of those that run it.
+        incumbents: Names of the single toolchains.
+    """
+    if not done:
+        return FIRST_ROUNDS
+    return HEAT_ROUNDS if set(incumbents).intersection(running) else MIXES_ROUNDS
 
 
 def heats_left(elapsed_s: float, turns: int, limit_s: float) -> int:

@@ -7,8 +7,9 @@ difference significant. Of single toolchains the fastest alone matters, so one m
 
 Chances say nothing of how much is at stake: two toolchains that take equally long may each be the fastest for as long
 as anybody looks. So a contender leaves, too, of which the rounds that are left are expected to save less than `WORTH`,
-or `SINGLES_WORTH` among single toolchains. That is the expected value of information of S. E. Chick and K. Inoue, "New
-two-stage and sequential procedures for selecting the best simulated system" (Operations Research 49(5), 2001).
+or `ORDER_WORTH` where only the order of plans of one kind is open. That is the expected value of information of
+S. E. Chick and K. Inoue, "New two-stage and sequential procedures for selecting the best simulated system" (Operations
+Research 49(5), 2001).
 
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence, but for a
 mixed plan that is faster by far.
@@ -34,9 +35,10 @@ FUTILE: Final = 0.05
 """Chance of being kept, or of being the fastest, below which a contender leaves."""
 WORTH: Final = 0.005
 """Share of a plan's time that the rounds that are left have to be expected to save."""
-SINGLES_WORTH: Final = 0.007
-"""The same of rounds that only tell which single toolchain is the fastest. Processes differ by `_PROCESS`, so a second
-heat of two that seem equally fast is worth 0.8 % where many rounds are left, and a third 0.5 %.
+ORDER_WORTH: Final = 0.007
+"""The same of rounds that only tell which single toolchain is the fastest, or which of several mixed plans that are all
+better. Processes differ by `_PROCESS`, so a second heat of two that seem equally fast is worth 0.8 % where many rounds
+are left, and a third 0.5 %.
 """
 _PROCESS: Final = 0.02
 """Standard deviation of the ratio of two identical processes, over their whole lives; each heat starts new ones."""
@@ -63,7 +65,7 @@ class Staying:
         singles: Most single toolchains that run more than the first heat; all that may be the fastest if None.
         futile: Chance below which a contender leaves.
         worth: Expected saving, as a share of a plan's time, below which it leaves.
-        singles_worth: The same of a single toolchain.
+        order_worth: The same among single toolchains, and among mixed plans once only their order is open.
         far_slower: Ratio in each of the first rounds at which a contender leaves within the first heat.
         far_behind: Single toolchains leave after a heat if the ratios of their times to those of the mixed plans that
             stay are unlikely to end below this.
@@ -73,7 +75,7 @@ class Staying:
     singles: int | None = None
     futile: float = FUTILE
     worth: float = WORTH
-    singles_worth: float = SINGLES_WORTH
+    order_worth: float = ORDER_WORTH
     far_slower: float = FAR_SLOWER
     far_behind: float = FAR_SLOWER
     percent: float = 50.0
@@ -103,11 +105,14 @@ class Staying:
             mixes = [name for name in mixes if self._may_be_kept(name, singles, ways, heats, end)]
         # `decide` compares mixed plans by their bound calls
         mixes = self._fastest(mixes, ways[:1], heats, end, self.worth)
-        singles = self._fastest(singles, ways, heats, end, self.singles_worth)[: self.singles]
+        singles = self._fastest(singles, ways, heats, end, self.order_worth)[: self.singles]
         behind = mixes and all(
             self._stays_far_behind(a, m, way, heats, end) for a in singles for m in mixes for way in ways
         )
-        likely = {*mixes} if behind else {*mixes, *singles}
+        if behind or not singles:
+            singles = []
+            mixes = self._fastest(mixes, ways[:1], heats, end, self.order_worth)
+        likely = {*mixes, *singles}
         staying = [name for name in ran if name in likely]
         if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying, self.percent) for way in ways)):
             return []

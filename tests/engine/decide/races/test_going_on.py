@@ -155,8 +155,8 @@ def test_mixed_plans_whose_order_is_open_run_on_beside_what_joins_or_alone(
     database: TuningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, joins: bool
 ) -> None:
     other, late = plan_of("mixed-2", B, A, single=False), plan_of("mixed-3", C, A, single=False)
-    track = on(monkeypatch, Track([(FAST, 200.0), (MIXED, 80.0), (other, 80.1), (late, 76.0)]))
-    run, plans = timer(database, tmp_path).timer.run, [FAST, MIXED, other]
+    track = on(monkeypatch, Track([(FAST, 200.0), (MIXED, 80.0), (other, 80.01), (late, 76.0)]))
+    run, plans = timer(database, tmp_path, preset=PRESETS["default"]).timer.run, [FAST, MIXED, other]
     first = run(plans, mixes_wait=True)
     assert (first.open, track.runs) == (("mixed-1", "mixed-2"), [["a", "mixed-1", "mixed-2"]])
 

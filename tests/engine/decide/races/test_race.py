@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from collage.decide.races import race as module
-from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, Raced, race
+from collage.decide.races.race import FIRST_ROUNDS, HEAT_ROUNDS, MIXES_ROUNDS, Raced, race
 from collage.decide.races.staying import LOOKED_AT
 from collage.measure.clocks.load_wait import LoadWait
 from collage.measure.contenders.interleaved import Contender
@@ -172,25 +172,26 @@ def test_the_best_incumbent_stays_though_it_is_slower(monkeypatch: pytest.Monkey
 
 
 def test_mixed_plans_that_are_faster_by_far_race_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    track = Track({"a": 200.0, "b": 220.0, "m": 90.0, "n": 90.2})
+    track = Track({"a": 200.0, "b": 220.0, "m": 90.0, "n": 90.02})
 
     raced = run(track, monkeypatch, "abmn", "ab")
 
     assert track.heats[1] == ("m", "n")
-    assert [len(raced.rounds[name]) for name in "abmn"] == [FIRST_ROUNDS, FIRST_ROUNDS, ENOUGH, ENOUGH]
+    most = FIRST_ROUNDS + MIXES_ROUNDS
+    assert [len(raced.rounds[name]) for name in "abmn"] == [FIRST_ROUNDS, FIRST_ROUNDS, most, most]
     alone = run(Track({"a": 200.0, "m": 90.0}), monkeypatch, "am", "a")
     assert (len(alone.rounds["a"]), len(alone.rounds["m"])) == (FIRST_ROUNDS, FIRST_ROUNDS)
 
 
 def test_mixed_plans_that_are_faster_by_far_may_wait_for_others_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    track = Track({"a": 200.0, "m": 90.0, "n": 90.2, "o": 120.0})
+    track = Track({"a": 200.0, "m": 90.0, "n": 90.02, "o": 120.0})
     raced = run(track, monkeypatch, "amno", "a", mixes_wait=True)
     assert (track.heats, raced.open, raced.cut_short) == ([("a", "m", "n", "o")], ("m", "n"), False)
 
     alone = run(Track({"a": 200.0, "m": 90.0}), monkeypatch, "am", "a", mixes_wait=True)
     assert alone.open == ()
 
-    close = Track({"a": 100.0, "m": 90.0, "n": 90.2})
+    close = Track({"a": 100.0, "m": 90.0, "n": 90.02})
     assert run(close, monkeypatch, "amn", "a", mixes_wait=True).open == ()
     assert close.heats[1] == ("a", "m", "n")
 

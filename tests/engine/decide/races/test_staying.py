@@ -34,10 +34,10 @@ def staying(
     heats: int = 1,
     end: int = END,
     worth: float = 0.0,
-    singles_worth: float | None = None,
+    order_worth: float | None = None,
 ) -> str:
     called = rounds(called_us, noise) if called_us is not None else {}
-    rule = Staying(worth=worth, singles_worth=worth if singles_worth is None else singles_worth)
+    rule = Staying(worth=worth, order_worth=worth if order_worth is None else order_worth)
     return "".join(rule(rounds(times_us, noise), called, singles, heats=heats, end=end))
 
 
@@ -113,14 +113,14 @@ def test_single_toolchains_that_seem_equally_fast_run_two_heats() -> None:
     assert Staying()(ran, {}, "ab", heats=1, end=84) == ["a", "b"]
     longer = rounds({"a": 100.0, "b": 100.2}, 0.04, 18)
     assert Staying()(longer, {}, "ab", heats=2, end=84) == []
-    assert Staying(singles_worth=0.005)(longer, {}, "ab", heats=2, end=84) == ["a", "b"]
+    assert Staying(order_worth=0.005)(longer, {}, "ab", heats=2, end=84) == ["a", "b"]
 
 
 def test_which_single_toolchain_is_the_fastest_may_be_worth_less_than_which_mixed_plan_is() -> None:
     times = {"a": 100.0, "b": 101.5, "l": 90.0, "m": 91.3}
 
     assert staying(times, "ab", noise=0.04, end=84, worth=0.001) == "ablm"
-    assert staying(times, "ab", noise=0.04, end=84, worth=0.001, singles_worth=0.02) == "alm"
+    assert staying(times, "ab", noise=0.04, end=84, worth=0.001, order_worth=0.02) == "alm"
 
 
 def test_a_mixed_plan_that_is_likely_to_save_next_to_nothing_leaves_and_one_that_may_save_much_stays() -> None:
