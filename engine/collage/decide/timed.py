@@ -188,7 +188,10 @@ def _nearest(one: Timed, other: Timed, rounds: Callable[[Timed], _Rounds]) -> li
 
 def _product(ratios: Sequence[Interval]) -> Interval:
     """Return the product of ratios that were measured independently of each other."""
+    if len(ratios) == 1:
+        return ratios[0]
     value = math.prod(ratio.value for ratio in ratios)
-    below = math.hypot(*(math.log(ratio.value / ratio.low) for ratio in ratios))
-    above = math.hypot(*(math.log(ratio.high / ratio.value) for ratio in ratios))
+    # of a few rounds even the median may be outside of the interval
+    below = math.hypot(*(max(0.0, math.log(ratio.value / ratio.low)) for ratio in ratios))
+    above = math.hypot(*(max(0.0, math.log(ratio.high / ratio.value)) for ratio in ratios))
     return Interval(value, value * math.exp(-below), value * math.exp(above))
