@@ -65,13 +65,14 @@ def decide(
     """
     if not contenders:
         raise ValueError("nothing to decide between")
-    stayed = _last([c for c in contenders if c.single]) + _last([c for c in contenders if not c.single])
-    prefer = tie_breaking or TieBreaking()
-    between = Ratios(contenders, seed)
-    incumbent, settled = _preferred([c for c in stayed if c.single == stayed[0].single], prefer, between)
+    prefer, between = tie_breaking or TieBreaking(), Ratios(contenders, seed)
+    singles, mixed = _last([c for c in contenders if c.single]), [c for c in contenders if not c.single]
+    stayed = singles or _last(mixed)
+    incumbent, settled = _preferred(stayed, prefer, between)
     ratios = {c.name: between(c, incumbent) for c in contenders}
-    best, called = _as_called(contenders, [c for c in stayed if c.single], between)
-    mixed = [c for c in stayed if not c.single and c is not incumbent]
+    best, called = _as_called(contenders, singles, between)
+    # what linked the others to the incumbent turned out wrong, or failed
+    mixed = [c for c in _last([c for c in mixed if between.are_comparable(c, incumbent)]) if c is not incumbent]
     challengers = sorted(mixed, key=lambda c: between(c, mixed[0]).value)  # the incumbent may have left early
     faster = [
         c
@@ -79,7 +80,6 @@ def decide(
         if ratios[c.name].high < 1.0
         and ratios[c.name].value < DISPLACE_BELOW
         and c.end >= incumbent.end  # it did not leave because it would not be kept
-        and between.are_comparable(c, incumbent)
         and between(c, stayed[0]).value <= 1.0  # which may not be the incumbent
     ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
@@ -159,12 +159,12 @@ def _kept(incumbent: Timed, challengers: Sequence[Timed], between: Ratios, faile
     if not incumbent.single:
         return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
     kept = f"{_named(incumbent)} is kept"
+    if not challengers and len(between.contenders) > sum(c.single for c in between.contenders):
+        return f"{kept}: no mixed plan that is left was timed beside it"
     if not challengers and failed:
         return f"{kept}: {' and '.join(failed)} could not be built or run"
     if not challengers:
         return f"{kept}: the search found no mixed plan worth timing"
-    if not between.are_comparable(challengers[0], incumbent):
-        return f"{kept}: the best mixed plan was not timed beside it"
     ratio = between(challengers[0], incumbent)
     verdict = "slower" if ratio.value >= 1 else "not faster beyond doubt"
     return (

@@ -198,7 +198,29 @@ def test_a_mixed_plan_displaces_nobody_beside_whom_it_was_not_timed() -> None:
     decision = decide([single, late], seed=0)
 
     assert (decision.winner, decision.incumbent) == ("b", "b")
-    assert decision.reason == "b alone is kept: the best mixed plan was not timed beside it"
+    assert decision.reason == "b alone is kept: no mixed plan that is left was timed beside it"
+
+
+@pytest.mark.guards(
+    "the plan turns out wrong beside which alone others joined a race",
+    "the best mixed plan that was timed beside a toolchain is kept",
+    area="toolchains",
+)
+@pytest.mark.parametrize("late", [[(6, 18)], [(6, 30), (18, 30)]])
+def test_without_what_linked_plans_that_joined_to_the_incumbent_the_best_of_the_others_is_kept(
+    late: list[tuple[int, int]],
+) -> None:
+    def ran(name: str, us: float, span: tuple[int, int], *, single: bool = False) -> Timed:
+        rounds_us = ((us,) * 3,) * (span[1] - span[0])
+        return Timed(name=name, single=single, kernels=2, toolchains=2, rounds_us=rounds_us, first_round=span[0])
+
+    first = [ran("a", 200.0, (0, 6), single=True), ran("mixed-2", 85.0, (0, 6)), ran("mixed-3", 90.0, (0, 6))]
+    link = ran("mixed-1", 80.0, (0, 18))
+    joined = [ran(f"late-{number}", 78.0 - number, span) for number, span in enumerate(late)]
+    assert decide([*first, link, *joined], seed=0).winner == joined[-1].name
+
+    assert decide([*first, *joined], seed=0).winner == "mixed-2"
+    assert decide([*first, link, *joined[1:]], seed=0).winner == "mixed-1"
 
 
 def test_mixed_plans_are_compared_over_the_rounds_that_they_ran_together() -> None:

@@ -7,8 +7,9 @@ they do not run again: it ran beside them, and so tells what the others take rel
 Mixed plans whose order is open run on beside them, or alone if none joins.
 
 What would be kept stays to the end: it has earlier rounds that speak for it, and these count only of plans that run the
-last round. If a single toolchain fails that it is compared with, or it fails itself and runs beside none, the race so
-far stands, and those that joined have lost: beside another, slower one they would prove nothing.
+last round. If a single toolchain fails that it is compared with, the race so far stands, and those that joined have
+lost: beside another, slower one they would prove nothing. If it fails itself and no single toolchain runs, nothing
+links those that joined to these, and `decide` leaves them out.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collage.control.tie_breaking import TieBreaking
 from collage.decide.decision import Decision, decide
 from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.races.staying import FAR_SLOWER
+from collage.measure.statistics import Interval
 from collage_core.candidates.plan import Plan
 
 _LOST = "nothing was left to compare it with"
@@ -65,15 +67,13 @@ def gone_on(
     """
     so_far = decide(timings.timed, seed, tie_breaking=tie_breaking)
     singles = {plan.name for plan in plans if plan.single}
-    is_far_ahead = _is_far_ahead(so_far)
     kept = {so_far.winner} if further else set()
-    beside = set() if is_far_ahead or not further else {so_far.incumbent, so_far.incumbent_as_called}
+    beside = set() if _is_far_ahead(so_far) or not further else {so_far.incumbent, so_far.incumbent_as_called}
     matter = {*timings.open, *kept, *beside}
     later = race([*(plan for plan in plans if plan.name in matter), *further], after=timings, keep=kept)
     whole = timings.then(later)
-    against = kept if is_far_ahead else singles
-    if not against.isdisjoint(later.failed):
-        lost = {plan.name: f"{_LOST} ({', '.join(against.intersection(later.failed))} failed)" for plan in further}
+    if not singles.isdisjoint(later.failed):
+        lost = {plan.name: f"{_LOST} ({', '.join(singles.intersection(later.failed))} failed)" for plan in further}
         mixed = {name: reason for name, reason in later.failed.items() if name not in singles}
         timed = tuple(each for each in timings.timed if each.name not in mixed)
         return dataclasses.replace(whole, timed=timed, failed={**timings.failed, **lost, **mixed})
@@ -81,6 +81,8 @@ def gone_on(
 
 
 def _is_far_ahead(so_far: Decision) -> bool:
-    """Return whether what would be kept is faster than every single toolchain by `FAR_SLOWER`, however it is called."""
-    ratios = (so_far.ratios[so_far.winner], so_far.called.get(so_far.winner))
-    return all(ratio.high * FAR_SLOWER <= 1.0 for ratio in ratios if ratio is not None)
+    """Return whether what would be kept is faster than the incumbent by `FAR_SLOWER`, however it is called."""
+    ratios = [so_far.ratios[so_far.winner]]
+    if so_far.incumbent_as_called:
+        ratios.append(so_far.called.get(so_far.winner, Interval(1.0, 1.0, 1.0)))
+    return all(ratio.high * FAR_SLOWER <= 1.0 for ratio in ratios)
