@@ -47,8 +47,9 @@ def decide(
     below `DISPLACE_BELOW`, and if the interval of runs as users call them lies below 1, too: those are compared with
     the single-toolchain plan that is fastest so. Nor is it slower than the fastest single toolchain where another one
     is preferred. Of each kind, only the plans that ran the last round are considered, and no mixed plan that left
-    before the incumbent: the others left because further rounds would not have mattered (`Staying`). Ties fall to
-    fewer kernels, then fewer toolchains, then the name.
+    before the incumbent: the others left because further rounds would not have mattered (`Staying`). Nor is any that
+    cannot be compared with the incumbent, because what ran beside both failed or turned out wrong. Ties fall to fewer
+    kernels, then fewer toolchains, then the name.
 
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
@@ -71,8 +72,8 @@ def decide(
     incumbent, settled = _preferred(stayed, prefer, between)
     ratios = {c.name: between(c, incumbent) for c in contenders}
     best, called = _as_called(contenders, singles, between)
-    # what linked the others to the incumbent turned out wrong, or failed
-    mixed = [c for c in _last([c for c in mixed if between.are_comparable(c, incumbent)]) if c is not incumbent]
+    comparable = [c for c in mixed if between.are_comparable(c, incumbent)]
+    mixed = [c for c in _last(comparable) if c is not incumbent]
     challengers = sorted(mixed, key=lambda c: between(c, mixed[0]).value)  # the incumbent may have left early
     faster = [
         c
@@ -159,7 +160,7 @@ def _kept(incumbent: Timed, challengers: Sequence[Timed], between: Ratios, faile
     if not incumbent.single:
         return f"no single toolchain runs the whole model, so {incumbent.name} is kept without a comparison"
     kept = f"{_named(incumbent)} is kept"
-    if not challengers and len(between.contenders) > sum(c.single for c in between.contenders):
+    if not challengers and not all(c.single for c in between.contenders):
         return f"{kept}: no mixed plan that is left was timed beside it"
     if not challengers and failed:
         return f"{kept}: {' and '.join(failed)} could not be built or run"
