@@ -8,7 +8,7 @@ A recorded race gives the noise: the samples of its contenders, by round, of bou
 A draw resamples its rounds, the same ones for all contenders. Either true times are those of all recorded rounds, or
 samples are multiplied so that the best mixed plan truly takes 0.40 or 0.90 to 1.02 of the best single toolchain, or
 single toolchains race alone. A process may be slow for its whole life, so each heat multiplies each contender's samples
-by a factor of its own.
+by a factor of its own. Mixed plans have two to five kernels by chance, which says nothing of their true times.
 
 Each way races the same draws, within the time that its turns and the starts of its processes would take. The plan is
 then decided on as in `optimize`. What it loses is the true time of its plan over that of the plan that is decided on
@@ -119,6 +119,7 @@ class Draw:
         self._rounds = random.integers(0, length, MOST_ROUNDS)
         self._which = random.integers(0, 2, MOST_ROUNDS)
         self._process = np.exp(PROCESS_NOISE * random.standard_normal((MOST_ROUNDS, len(self.names))))
+        self.kernels = {name: 1 if name in self.singles else int(random.integers(2, 6)) for name in self.names}
         self.true_us = {name: factors[name] * _middle(recorded.rounds[name]) for name in self.names}
 
     def heat(self, names: Sequence[str], heat: int, first: int, count: int, least_runs: int = 2) -> tuple[_Way, _Way]:
@@ -237,7 +238,7 @@ def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:
         Timed(
             name=name,
             single=name in draw.singles,
-            kernels=1 if name in draw.singles else 2,
+            kernels=draw.kernels[name],
             toolchains=1 if name in draw.singles else 2,
             rounds_us=samples[name],
             called_us=called.get(name, ()),

@@ -6,12 +6,14 @@ Pure functions of recorded samples, so that the same database gives the same out
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from collage.control.tie_breaking import NEAR, TieBreaking
 from collage.decide.timed import Ratios, Timed
 from collage.measure.statistics import Interval, percentile
+from collage_core.candidates.simple_plan import ALIKE
 
 DISPLACE_BELOW = 0.99
 """Median ratio below which a mixed plan displaces the incumbent: less is not worth another dependency."""
@@ -53,7 +55,8 @@ def decide(
 
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
-    if their ratio to it is at most 1 + `NEAR` and its 95 % interval reaches down to 1.
+    if their ratio to it is at most 1 + `NEAR` and its 95 % interval reaches down to 1. Without a preference, of such
+    mixed plans that with the fewest kernels is taken, if its ratio is at most 1 + `ALIKE`.
 
     Args:
         contenders: At least one.
@@ -69,7 +72,10 @@ def decide(
     prefer, between = tie_breaking or TieBreaking(), Ratios(contenders, seed)
     singles, mixed = _last([c for c in contenders if c.single]), [c for c in contenders if not c.single]
     stayed = singles or _last(mixed)
-    incumbent, settled = _preferred(stayed, prefer, between)
+    preferred = functools.partial(
+        _tied, between=between, within=NEAR, rank=lambda c: prefer.rank(c.targets), so="--prefer decided for {}"
+    )
+    incumbent, settled = preferred(stayed)
     ratios = {c.name: between(c, incumbent) for c in contenders}
     best, called = _as_called(contenders, singles, between)
     comparable = [c for c in mixed if between.are_comparable(c, incumbent)]
@@ -85,7 +91,10 @@ def decide(
     ]
     displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
     if displacing:
-        challenger, why = _preferred(displacing, prefer, between)
+        challenger, why = preferred(displacing)
+        if not why:
+            so = "{} is kept, which has fewer kernels"
+            challenger, why = _tied(displacing, between, ALIKE, lambda c: (c.kernels, c.toolchains), so)
         ratio = ratios[challenger.name]
         return Decision(
             winner=challenger.name,
@@ -128,18 +137,28 @@ def _slower_as_called(faster: Timed, best: str, called: Mapping[str, Interval]) 
     )
 
 
-def _preferred(order: Sequence[Timed], tie_breaking: TieBreaking, between: Ratios) -> tuple[Timed, str]:
-    """Return the most preferred contender indistinguishable from the first, and why if it is not the first."""
+def _tied(
+    order: Sequence[Timed], between: Ratios, within: float, rank: Callable[[Timed], tuple[int, ...]], so: str
+) -> tuple[Timed, str]:
+    """Return the contender of least rank that cannot be told apart from the first, and why if it is not the first.
+
+    Args:
+        order: Contenders, the fastest first.
+        between: Their ratios.
+        within: Relative difference up to which two may be alike.
+        rank: What decides then; the first stays if no other has a lower one.
+        so: What it decides, with `{}` for the contender's name.
+    """
     fastest = order[0]
     ratios = {c.name: between(c, fastest) for c in order}
-    near = [c for c in order if ratios[c.name].low <= 1.0 and ratios[c.name].value <= 1 + NEAR]
-    best = min(near or [fastest], key=lambda c: tie_breaking.rank(c.targets))
+    near = [c for c in order if ratios[c.name].low <= 1.0 and ratios[c.name].value <= 1 + within]
+    best = min(near or [fastest], key=rank)
     if best is fastest:
         return fastest, ""
     ratio = ratios[best.name]
     return best, (
         f"; {fastest.name} and {best.name} cannot be told apart (ratio {ratio.value:.3f}, 95 % interval "
-        f"{ratio.low:.3f} to {ratio.high:.3f}), so --prefer decided for {best.name}"
+        f"{ratio.low:.3f} to {ratio.high:.3f}), so {so.format(best.name)}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from collage.decide.compatible_sets import best_of_each
 from collage_core.candidates.chosen_plan import as_plan
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.simple_plan import simple_plan
 from collage_core.contract import INVALID, Joins, Target
 from collage_core.errors import NoCoverError
 from collage_core.search import SearchCandidate
@@ -36,9 +38,10 @@ def shortlist(
         source: Knows the samples behind each cost.
         tie_breaking: Whom to prefer where measurements cannot tell.
     """
-    plans = [*singles(pool, targets)]
+    alone = singles(pool, targets)
+    plans = list(alone)
     said: list[str] = []
-    for plan in mixes(pool, count, plans):
+    for plan in _with_simple(pool, mixes(pool, count, alone), count, alone):
         mixed, sentences = break_ties(plan, pool, source, tie_breaking)
         plans.append(mixed)
         said += sentences
@@ -102,6 +105,25 @@ def mixes(pool: CandidatePool, count: int, beside: Sequence[Plan] = ()) -> tuple
         _, dearest = max(zip(result.costs_us, result.candidates, strict=True), key=lambda pair: pair[0])
         without.append(dearest)
     return tuple(plans)
+
+
+def _with_simple(pool: CandidatePool, plans: Sequence[Plan], count: int, beside: Sequence[Plan]) -> list[Plan]:
+    """Return plans with the simple one after the cheapest; see `simple_plan`.
+
+    Args:
+        pool: The candidates.
+        plans: Mixed plans, the cheapest first.
+        count: Most plans to return.
+        beside: Plans that are timed in any case.
+    """
+    found = list(plans)
+    if not found or len(found[0].kernels) < 3:  # nothing is simpler than two
+        return found
+    simple = as_plan(pool, "", simple_plan(pool, found[0].predicted_us), single=False)
+    known = {plan.key for plan in (*beside, *found)}
+    if simple.predicted_us <= WITHIN * found[0].predicted_us and simple.key not in known:
+        found.insert(1, simple)
+    return [dataclasses.replace(plan, name=f"mixed-{number + 1}") for number, plan in enumerate(found[:count])]
 
 
 def _is_other(whole: int, without: Sequence[SearchCandidate], candidate: SearchCandidate) -> bool:

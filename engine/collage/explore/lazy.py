@@ -20,7 +20,7 @@ from collage.explore.learning import Knowledge, knowing_nothing, looked_at, prob
 from collage.explore.measuring import is_operator, is_unmeasured
 from collage.explore.mixing import best_plan, looked_around
 from collage.explore.proposing import cuts_of, proposed, worth_measuring
-from collage.explore.regions import moved_regions, paired_regions, placed_regions, shifted_regions
+from collage.explore.regions import COARSEST, moved_regions, paired_regions, placed_regions, shifted_regions
 from collage.explore.searching import confirmed, merged_on, searched
 from collage_core.candidates.pool import CandidatePool
 from collage_core.fusion import CandidateKernel
@@ -30,6 +30,9 @@ _ROUNDS = 3
 """Rounds of proposing by what was learnt, for each in which neighbours may be joined: a border moves by an operator in
 each, and what is not worth it is not measured.
 """
+
+_FEW = 4
+"""Most regions of the coarsest placement that are measured whatever is believed of them."""
 
 _BEYOND_NOISE = 2.0
 """Standard deviations of a measurement by which a plan has to be dearer than it seemed for the search to look on."""
@@ -54,6 +57,7 @@ def explore_lazily(setup: ExplorationSetup, pool: CandidatePool) -> Explored:
     knowledge = looked_at(knowledge, "measuring what a toolchain leaves to others", _left_to_others(knowledge, wholes))
     knowledge = probed(with_profiles(knowledge, wholes))
     knowledge, cuts = _proposed_anew(knowledge)
+    knowledge = looked_at(knowledge, "measuring the mix of the fewest kernels", _coarsest(knowledge))
     knowledge = _around(_improved(knowledge))
     exploration = covered(knowledge.exploration, cuts)
     is_covered = exploration.pool is knowledge.exploration.pool
@@ -103,6 +107,18 @@ def _proposed_anew(knowledge: Knowledge) -> tuple[Knowledge, tuple[int, ...]]:
     return _with_regions(knowledge, placed_regions(knowledge.exploration, knowledge.beliefs)), cuts
 
 
+def _coarsest(knowledge: Knowledge) -> list[CandidateKernel]:
+    """Return what is not measured of the placement that changes targets only where it pays whatever crosses, if little.
+
+    That is the mix of the fewest kernels, so it owes least to sums of what others take. What the search measures later
+    of smaller regions may wrongly tell against it, because what it saves at their borders is in no cost.
+    """
+    exploration = knowledge.exploration
+    regions = placed_regions(exploration, knowledge.beliefs, [COARSEST])
+    lacking = [c for c in regions if not exploration.pool.is_whole(c) and is_unmeasured(exploration, c)]
+    return lacking if len(lacking) <= _FEW else []
+
+
 def _with_regions(knowledge: Knowledge, regions: Sequence[CandidateKernel]) -> Knowledge:
     """Add regions that may be asked for."""
     exploration = knowledge.exploration
@@ -147,7 +163,7 @@ def _looked_on(knowledge: Knowledge) -> Exploration:
     most = knowledge.exploration.setup.preset.confirm_rounds
     for turn in range(2 * most):
         exploration, believed = searched(knowledge.exploration)
-        exploration, result = confirmed(exploration, believed)
+        exploration, result = confirmed(exploration, believed, with_simple=True)
         knowledge, before = knowledge.after(exploration), len(knowledge.learnt)
         if turn < most and result.total_us > believed.total_us * (1 + _BEYOND_NOISE * knowledge.noise):
             knowledge = _around(_improved(knowledge))

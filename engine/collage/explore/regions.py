@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from collage.explore.exploration import Exploration
 from collage_core.candidates.proposals import TargetRule
@@ -17,16 +18,21 @@ from collage_core.search import Beliefs, Crossings, SearchCandidate, place
 
 _VALUE_US, _BYTE_US = 5.0, 1e-4
 """First guess of what it costs to change targets: two more kernels, and each byte read and written at 10 GB/s."""
-_SCALES = (0.5, 2.0, 8.0)
-"""Multiples of that guess. Small ones cut wherever a target is faster, large ones where it pays whatever crosses."""
+COARSEST: Final = 8.0
+"""Multiple of that guess with which placements are cut only where it pays whatever crosses."""
+_SCALES = (0.5, 2.0, COARSEST)
+"""Multiples of that guess. Small ones cut wherever a target is faster."""
 
 
-def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[CandidateKernel]:
+def placed_regions(
+    exploration: Exploration, beliefs: Beliefs, scales: Sequence[float] = _SCALES
+) -> list[CandidateKernel]:
     """Return the regions of the best placements, for several costs of changing targets.
 
     Args:
         exploration: What is known so far.
         beliefs: What each node is believed to take on each target.
+        scales: Multiples of the first guess of what it costs to change targets.
     """
     graph, pool = exploration.graph, exploration.pool
     rules = {rule.target.name: rule for rule in exploration.setup.rules if rule.target.mixable}
@@ -35,7 +41,7 @@ def placed_regions(exploration: Exploration, beliefs: Beliefs) -> list[Candidate
     devices = {name: rule.target.device for name, rule in rules.items()}
     problem = pool.problem()
     found: dict[tuple[str, int], CandidateKernel] = {}
-    for scale in _SCALES:
+    for scale in scales:
         crossings = Crossings(
             value_us=scale * _VALUE_US, byte_us=scale * _BYTE_US, devices=devices, copies=pool.copy_costs
         )

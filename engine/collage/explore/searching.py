@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Sequence
 
 from collage.explore.exploration import Exploration, UncoveredError
 from collage.explore.measuring import measured
+from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.simple_plan import simple_plan
 from collage_core.errors import NoCoverError
 from collage_core.fusion import CandidateKernel, merged_neighbours
 from collage_core.ir.graph.masks import mask_of
-from collage_core.search import SearchResult
+from collage_core.search import SearchCandidate, SearchResult
 from collage_core.search.exact import Allow
 
 
@@ -63,12 +66,15 @@ def merged_on(exploration: Exploration, result: SearchResult) -> list[CandidateK
     return merged
 
 
-def confirmed(exploration: Exploration, found: SearchResult | None = None) -> tuple[Exploration, SearchResult]:
+def confirmed(
+    exploration: Exploration, found: SearchResult | None = None, *, with_simple: bool = False
+) -> tuple[Exploration, SearchResult]:
     """Search, measure the path again, and search again until it stays the same.
 
     Args:
         exploration: What is known so far.
         found: What `searched` finds in it, where that is known.
+        with_simple: Whether the simple plan is measured again, too (`simple_plan`): it will be raced with the path.
 
     Raises:
         UncoveredError: If no plan covers the graph.
@@ -76,7 +82,8 @@ def confirmed(exploration: Exploration, found: SearchResult | None = None) -> tu
     exploration, result = searched(exploration) if found is None else (exploration, found)
     for _ in range(exploration.setup.preset.confirm_rounds):
         pool = exploration.pool
-        path = [pool.candidate(chosen) for chosen in result.candidates]
+        simple = _simple(pool, result) if with_simple else ()
+        path = [pool.candidate(chosen) for chosen in dict.fromkeys((*result.candidates, *simple))]
         fresh = [c for c in path if pool.cache_key(c) not in pool.costs.confirmed]
         if not fresh:
             break
@@ -86,3 +93,8 @@ def confirmed(exploration: Exploration, found: SearchResult | None = None) -> tu
         pool = pool.with_costs(pool.costs.confirming(map(pool.cache_key, fresh)))
         exploration, result = searched(dataclasses.replace(exploration, pool=pool))
     return exploration, result
+
+
+def _simple(pool: CandidatePool, cheapest: SearchResult) -> Sequence[SearchCandidate]:
+    """Return the kernels of the simple plan; none if the cheapest plan has two at most."""
+    return simple_plan(pool, cheapest.total_us).candidates if len(cheapest.candidates) > 2 else ()

@@ -125,6 +125,38 @@ def test_ties_fall_to_the_plan_with_fewer_kernels() -> None:
     assert decide([many, one], seed=0).winner == "z"
 
 
+@pytest.mark.parametrize(
+    ("simple_us", "noise", "winner"),
+    [
+        (81.0, 0.2, "simple"),
+        (81.0, 0.001, "many"),  # one percent is more than the noise
+        (84.0, 0.2, "many"),  # whatever the noise, that is too much
+        (79.0, 0.2, "simple"),
+    ],
+)
+def test_of_mixed_plans_that_cannot_be_told_apart_that_of_fewer_kernels_is_kept(
+    simple_us: float, noise: float, winner: str
+) -> None:
+    many = timed("many", 80.0, single=False, kernels=4, noise=noise)
+    factor = simple_us / 80.0
+    backwards = tuple(tuple(us * factor for us in each) for each in many.rounds_us[::-1])
+    simple = dataclasses.replace(many, name="simple", kernels=2, rounds_us=backwards)
+
+    decision = decide([timed("a", 100.0, single=True), many, simple], seed=0)
+
+    assert decision.winner == winner
+    assert ("so simple is kept, which has fewer kernels" in decision.reason) == (winner == "simple" and simple_us > 80)
+
+
+def test_a_single_toolchain_of_fewer_kernels_is_not_taken_for_a_faster_one() -> None:
+    fast = timed("fast", 100.0, single=True, kernels=3, noise=0.05)
+    slower = dataclasses.replace(
+        fast, name="slower", kernels=1, rounds_us=tuple(tuple(us + 0.5 for us in each) for each in fast.rounds_us[::-1])
+    )
+
+    assert decide([fast, slower], seed=0).winner == "fast"
+
+
 def test_a_mixed_plan_wins_unopposed_where_no_single_toolchain_runs_the_model() -> None:
     decision = decide([timed("mix", 80.0, single=False)], seed=0)
 

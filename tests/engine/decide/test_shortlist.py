@@ -113,6 +113,35 @@ def test_a_kernel_with_almost_the_same_nodes_makes_no_other_mix() -> None:
     assert [len(plan.kernels) for plan in plans] == [2, 6]
 
 
+@pytest.mark.parametrize(
+    ("joined_us", "timed"),
+    [
+        (20.4, [["aaab", 4], ["ab", 2], ["aaaa", 4]]),  # 1.1 % dearer with two kernels less
+        (24.0, [["aaab", 4], ["aaaa", 4]]),  # 8 % dearer
+    ],
+)
+def test_after_the_cheapest_plan_a_simple_one_is_timed_that_may_be_as_fast(
+    joined_us: float, timed: list[list[str | int]]
+) -> None:
+    graph = DataflowGraph(chain("Relu", "Exp", "Neg", "Abs"))
+    first = graph.names[:3]
+
+    def truth(candidate: CandidateKernel) -> float | Refused | Failed:
+        if len(candidate.sub_graph.names) > 1:
+            return joined_us if candidate.sub_graph.names == first else 50.0
+        return 6.6 if candidate.sub_graph.names[0] in first else {"a": 21.0, "b": 20.0}[candidate.target.name]
+
+    each = [kernel(graph, A, name) for name in graph.names]
+    others = [kernel(graph, B, "abs_0"), kernel(graph, A, *first), kernel(graph, A), kernel(graph, B)]
+    pool = pool_of(graph, truth, *each, *others)
+
+    plans, _ = shortlist(pool.pool, [A, B], 3, pool.source, TieBreaking())
+
+    mixed = [plan for plan in plans if not plan.single]
+    assert [["".join(target for target, _ in kernels(plan)), len(plan.kernels)] for plan in mixed] == timed
+    assert [plan.name for plan in mixed] == [f"mixed-{number + 1}" for number in range(len(timed))]
+
+
 def test_a_mix_much_slower_than_one_kernel_is_not_worth_timing() -> None:
     graph = DataflowGraph(chain("Relu", "Exp"))
 

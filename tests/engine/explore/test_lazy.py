@@ -90,6 +90,21 @@ def test_an_operator_that_is_slow_for_its_neighbours_layout_is_a_kernel_of_its_o
     assert path(found) == [("a", GRAPH.names[:at]), ("a", GRAPH.names[at : at + 1]), ("a", GRAPH.names[at + 1 :])]
 
 
+def test_the_mix_of_the_fewest_kernels_is_measured_whatever_is_believed_of_it() -> None:
+    """By the profiles it takes 80 us more than one of two kernels more."""
+
+    def us(target: str, node: onnx_ir.Node) -> float:
+        return halves_us(target, node) if node.op_type != "Exp" else {"a": 90.0, "b": 10.0}[target]
+
+    operators = {target: {each.op_type: us(target, each) for each in GRAPH.nodes} for target in "ab"}
+    source = FakeSource(by_operator(operators, launch_us=5.0), profile_us=us)
+
+    found = explored(source)
+
+    assert [len(names) for _, names in path(found)] == [2, 1, 3, 6]
+    assert {("a", GRAPH.names[:6]), ("b", GRAPH.names[6:])} <= set(source.measured)
+
+
 def test_neighbours_on_the_best_plan_are_measured_as_one_whatever_is_believed_of_it() -> None:
     """A library may choose another layout for exactly that region; what parts of it take does not say so."""
     joint = {"tanh_0", "exp_0"}
