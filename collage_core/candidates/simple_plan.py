@@ -19,15 +19,16 @@ plan differ by as much.
 """
 
 
-def simple_plan(pool: CandidatePool, cheapest_us: float) -> SearchResult:
-    """Return the cheapest plan if each kernel took `ALIKE` of what the cheapest takes longer; it is not one kernel.
+def simple_plan(pool: CandidatePool, cheapest_us: float, price: float = ALIKE) -> SearchResult:
+    """Return the plan of more than one kernel that is the cheapest if each kernel has a price besides.
 
     Args:
         pool: The candidates.
         cheapest_us: What the cheapest plan is predicted to take, in microseconds.
+        price: The price, as a share of that.
 
     Raises:
         NoCoverError: If no plan of more than one kernel covers the graph.
     """
-    engine = dataclasses.replace(pool, dispatch_us=pool.dispatch_us + ALIKE * cheapest_us).engine()
+    engine = dataclasses.replace(pool, dispatch_us=pool.dispatch_us + price * cheapest_us).engine()
     return engine.run(lambda chosen: chosen.nodes != pool.whole)

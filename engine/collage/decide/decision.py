@@ -56,7 +56,8 @@ def decide(
     Among single-toolchain plans that are statistically indistinguishable, and among mixed plans that would each
     displace them, the preferred one is taken, and the reason says so. Plans are indistinguishable from the fastest
     if their ratio to it is at most 1 + `NEAR` and its 95 % interval reaches down to 1. Without a preference, of such
-    mixed plans that with the fewest kernels is taken, if its ratio is at most 1 + `ALIKE`.
+    mixed plans that with the fewest kernels is taken, if its ratio is at most 1 + `ALIKE`. It may have left, if not
+    before the incumbent: those leave, too, of which further rounds would not have saved enough.
 
     Args:
         contenders: At least one.
@@ -81,20 +82,26 @@ def decide(
     comparable = [c for c in mixed if between.are_comparable(c, incumbent)]
     mixed = [c for c in _last(comparable) if c is not incumbent]
     challengers = sorted(mixed, key=lambda c: between(c, mixed[0]).value)  # the incumbent may have left early
-    faster = [
-        c
-        for c in challengers
-        if ratios[c.name].high < 1.0
-        and ratios[c.name].value < DISPLACE_BELOW
-        and c.end >= incumbent.end  # it did not leave because it would not be kept
-        and between(c, stayed[0]).value <= 1.0  # which may not be the incumbent
-    ]
-    displacing = [c for c in faster if c.name not in called or called[c.name].high < 1.0]
+
+    def is_faster(c: Timed) -> bool:
+        return (
+            ratios[c.name].high < 1.0
+            and ratios[c.name].value < DISPLACE_BELOW
+            and c.end >= incumbent.end  # it did not leave because it would not be kept
+            and between(c, stayed[0]).value <= 1.0  # which may not be the incumbent
+        )
+
+    def is_faster_as_called(c: Timed) -> bool:
+        return c.name not in called or called[c.name].high < 1.0
+
+    faster = list(filter(is_faster, challengers))
+    displacing = list(filter(is_faster_as_called, faster))
     if displacing:
         challenger, why = preferred(displacing)
         if not why:
+            left = [c for c in comparable if c not in challengers and is_faster(c) and is_faster_as_called(c)]
             so = "{} is kept, which has fewer kernels"
-            challenger, why = _tied(displacing, between, ALIKE, lambda c: (c.kernels, c.toolchains), so)
+            challenger, why = _tied([*displacing, *left], between, ALIKE, lambda c: (c.kernels, c.toolchains), so)
         ratio = ratios[challenger.name]
         return Decision(
             winner=challenger.name,

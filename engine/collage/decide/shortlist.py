@@ -25,6 +25,12 @@ Predictions are sums of costs that were measured at different times; on a shared
 _ALIKE = 0.75
 """Share of common nodes (intersection over union) above which two kernels of one target count as the same."""
 
+_PRICE = 0.05
+"""Share of the cheapest mix's prediction that each kernel of the simple plan has to save.
+
+Beside other load costs are off by as much, and the race tells.
+"""
+
 
 def shortlist(
     pool: CandidatePool, targets: Sequence[Target], count: int, source: Samples, tie_breaking: TieBreaking
@@ -119,7 +125,7 @@ def _with_simple(pool: CandidatePool, plans: Sequence[Plan], count: int, beside:
     found = list(plans)
     if not found or len(found[0].kernels) < 3:  # nothing is simpler than two
         return found
-    simple = as_plan(pool, "", simple_plan(pool, found[0].predicted_us), single=False)
+    simple = as_plan(pool, "", simple_plan(pool, found[0].predicted_us, _PRICE), single=False)
     known = {plan.key for plan in (*beside, *found)}
     if simple.predicted_us <= WITHIN * found[0].predicted_us and simple.key not in known:
         found.insert(1, simple)

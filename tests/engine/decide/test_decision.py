@@ -148,6 +148,17 @@ def test_of_mixed_plans_that_cannot_be_told_apart_that_of_fewer_kernels_is_kept(
     assert ("so simple is kept, which has fewer kernels" in decision.reason) == (winner == "simple" and simple_us > 80)
 
 
+@pytest.mark.parametrize(("left_after", "winner"), [(6, "simple"), (3, "many")])
+def test_a_plan_of_fewer_kernels_that_left_is_kept_unless_it_left_before_the_incumbent(
+    left_after: int, winner: str
+) -> None:
+    many = timed("many", 80.0, single=False, kernels=4, noise=0.05)
+    simple = timed("simple", 80.0, single=False, kernels=2, noise=0.05, rounds=left_after)
+    incumbent = timed("a", 200.0, single=True, rounds=6)
+
+    assert decide([incumbent, many, simple], seed=0).winner == winner
+
+
 def test_a_single_toolchain_of_fewer_kernels_is_not_taken_for_a_faster_one() -> None:
     fast = timed("fast", 100.0, single=True, kernels=3, noise=0.05)
     slower = dataclasses.replace(
