@@ -25,10 +25,13 @@ Predictions are sums of costs that were measured at different times; on a shared
 _ALIKE = 0.75
 """Share of common nodes (intersection over union) above which two kernels of one target count as the same."""
 
-_PRICE = 0.05
-"""Share of the cheapest mix's prediction that each kernel of the simple plan has to save.
-
-Beside other load costs are off by as much, and the race tells.
+_PRICES = (0.1, 0.05, 0.02)
+"""Shares of the cheapest mix's prediction that each kernel of the simple plan has to save: the first that makes it at
+most `_DEARER`.
+"""
+_DEARER = 1.1
+"""Ratio to the cheapest mix's prediction above which the simple plan is not timed: small kernels that are measured by
+themselves find their weights in the caches, and beside other load costs are off by as much.
 """
 
 
@@ -125,9 +128,10 @@ def _with_simple(pool: CandidatePool, plans: Sequence[Plan], count: int, beside:
     found = list(plans)
     if not found or len(found[0].kernels) < 3:  # nothing is simpler than two
         return found
-    simple = as_plan(pool, "", simple_plan(pool, found[0].predicted_us, _PRICE), single=False)
-    known = {plan.key for plan in (*beside, *found)}
-    if simple.predicted_us <= WITHIN * found[0].predicted_us and simple.key not in known:
+    cheapest_us, known = found[0].predicted_us, {plan.key for plan in (*beside, *found)}
+    priced = (as_plan(pool, "", simple_plan(pool, cheapest_us, price), single=False) for price in _PRICES)
+    simple = next((plan for plan in priced if plan.predicted_us <= _DEARER * cheapest_us), None)
+    if simple is not None and simple.key not in known:
         found.insert(1, simple)
     return [dataclasses.replace(plan, name=f"mixed-{number + 1}") for number, plan in enumerate(found[:count])]
 
