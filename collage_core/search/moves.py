@@ -54,6 +54,21 @@ class Moves:
                 seen.add(frozenset(other))
                 yield name, other
 
+    def shifted(self, plan: Choice) -> Iterator[Choice]:
+        """Yield every legal plan in which the border between two kernels lies elsewhere; who runs them is the same."""
+        for at, one in enumerate(plan):
+            for two in plan[at + 1 :]:
+                own, both = self._kernels(one), self._kernels(one) | self._kernels(two)
+                rest = [each for each in plan if each not in (one, two)]
+                for part, firsts in self._covering.items():
+                    if part == own or part & ~both or (part & ~own and own & ~part):
+                        continue
+                    seconds = self._covering.get(both & ~part, {})
+                    if one.target in firsts and two.target in seconds:
+                        other = self.arranged([*rest, firsts[one.target], seconds[two.target]])
+                        if other is not None:
+                            yield other
+
     def _exchanges(self, plan: Choice) -> Iterator[tuple[str, Choice, Choice]]:
         for one in plan:
             for target, other in self._covering[self._kernels(one)].items():

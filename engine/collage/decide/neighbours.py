@@ -56,9 +56,10 @@ def plan_of(pool: CandidatePool, name: str, choice: Choice) -> Plan:
 
 
 def variants_of(pool: CandidatePool, plan: Plan) -> list[Plan]:
-    """Return the mixed plans of measured kernels that are one move away."""
-    moves = moves_over(pool, plan.kernels)
-    found = [plan_of(pool, plan.name, other) for _, other in moves.neighbours(choice_of(pool, plan))]
+    """Return the mixed plans of measured kernels that are one move away, or have one border elsewhere."""
+    moves, choice = moves_over(pool, plan.kernels), choice_of(pool, plan)
+    others = [*(other for _, other in moves.neighbours(choice)), *moves.shifted(choice)]
+    found = [plan_of(pool, plan.name, other) for other in others]
     return [each for each in found if len(each.kernels) > 1]
 
 

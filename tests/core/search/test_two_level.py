@@ -212,6 +212,18 @@ def test_neighbours_are_all_plans_one_give_merge_or_split_away() -> None:
     }
 
 
+def test_a_border_is_shifted_between_kernels_of_the_same_targets() -> None:
+    problem = chain(4, longest=3)
+    start = tuple(c for c in problem.candidates if (c.target, c.key) in (("a", "0+2"), ("b", "2+2")))
+
+    found = [tuple((c.target, c.key) for c in plan) for plan in Moves(problem).shifted(start)]
+
+    assert sorted(found) == [
+        (("a", "0+1"), ("b", "1+3")),
+        (("a", "0+3"), ("b", "3+1")),
+    ]
+
+
 @pytest.mark.parametrize("style", ["uniform", "adversarial"])
 def test_neighbours_of_random_plans_are_legal(
     style: str, draw: Callable[..., Any], plans_of: Callable[..., Any]
@@ -228,7 +240,7 @@ def test_neighbours_of_random_plans_are_legal(
         for plan in plans[:3]:
             arranged = moves.arranged(list(plan))
             assert arranged is not None
-            for _, other in moves.neighbours(arranged):
+            for other in (*(other for _, other in moves.neighbours(arranged)), *moves.shifted(arranged)):
                 assert frozenset((c.nodes, c.target) for c in other) in legal
 
 
