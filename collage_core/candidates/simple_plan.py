@@ -22,6 +22,8 @@ plan differ by as much.
 def simple_plan(pool: CandidatePool, cheapest_us: float, price: float = ALIKE) -> SearchResult:
     """Return the plan of more than one kernel that is the cheapest if each kernel has a price besides.
 
+    Kernels that a device captures have none, as they have no dispatch.
+
     Args:
         pool: The candidates.
         cheapest_us: What the cheapest plan is predicted to take, in microseconds.

@@ -101,7 +101,7 @@ def decide(
         if not why:
             left = [c for c in comparable if c not in challengers and is_faster(c) and is_faster_as_called(c)]
             so = "{} is kept, which has fewer kernels"
-            challenger, why = _tied([*displacing, *left], between, ALIKE, lambda c: (c.kernels, c.toolchains), so)
+            challenger, why = _tied([*displacing, *left], between, ALIKE, lambda c: (c.kernels,), so)
         ratio = ratios[challenger.name]
         return Decision(
             winner=challenger.name,

@@ -74,7 +74,7 @@ def confirmed(
     Args:
         exploration: What is known so far.
         found: What `searched` finds in it, where that is known.
-        with_simple: Whether the simple plan is measured again, too (`simple_plan`): it will be raced with the path.
+        with_simple: Whether the simple plan at its default price is measured again, too (`simple_plan`).
 
     Raises:
         UncoveredError: If no plan covers the graph.

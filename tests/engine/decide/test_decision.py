@@ -159,6 +159,14 @@ def test_a_plan_of_fewer_kernels_that_left_is_kept_unless_it_left_before_the_inc
     assert decide([incumbent, many, simple], seed=0).winner == winner
 
 
+def test_of_mixed_plans_of_as_many_kernels_the_fastest_is_kept_whatever_toolchains_they_need() -> None:
+    fast = timed("fast", 80.0, single=False, kernels=2, noise=0.2)
+    slower = tuple(tuple(us + 0.5 for us in each) for each in fast.rounds_us[::-1])
+    other = dataclasses.replace(fast, name="other", toolchains=1, rounds_us=slower)
+
+    assert decide([timed("a", 100.0, single=True, noise=0.01), other, fast], seed=0).winner == "fast"
+
+
 def test_a_single_toolchain_of_fewer_kernels_is_not_taken_for_a_faster_one() -> None:
     fast = timed("fast", 100.0, single=True, kernels=3, noise=0.05)
     slower = dataclasses.replace(
