@@ -41,7 +41,7 @@ def measured(
         candidates: What to measure, in this order; those that share a cost once.
         purpose: `"select"` measures what was never tried, `"confirm"` adds fresh samples.
         needed: Whether a plan cannot do without, so that neither a limit nor a hanging target leaves them out.
-        brief: Whether a rough time will do, and being right when run twice.
+        brief: Whether a rough time will do, and being right when run once.
     """
     setup, wanted = exploration.setup, list(candidates)
     pool = exploration.pool.with_candidates(wanted)

@@ -49,6 +49,11 @@ def test_a_refusal_is_an_outcome(worker: Worker, ask: Ask, mode: str, reason: st
     assert reason in outcome.reason
 
 
+@pytest.mark.guards(
+    "one wrong element, NaN, a shape off by one, an element never written, an input written, an output "
+    "added to, the caller's memory replaced or aliased",
+    cases=("accumulates-*",),
+)
 @pytest.mark.parametrize(
     ("mode", "stage", "reason"),
     [
@@ -79,11 +84,21 @@ def test_a_short_kernel_is_called_often_before_it_is_judged_again(worker: Worker
     assert "wrong numbers after many calls" in outcome.reason
 
 
-def test_what_is_only_looked_at_is_not_judged_again(worker: Worker, ask: Ask) -> None:
+@pytest.mark.parametrize("mode", ["wrong-from-call-100", "accumulates"])
+def test_what_is_only_looked_at_is_not_judged_again(worker: Worker, ask: Ask, mode: str) -> None:
     few = Protocol(warmup_runs=1, warmup_s=0, min_samples=1, max_samples=1, duration_s=0, min_sample_us=1e-3)
-    outcome = worker.measure(dataclasses.replace(ask("wrong-from-call-100"), protocol=few, as_used=False))
+    outcome = worker.measure(dataclasses.replace(ask(mode), protocol=few, as_used=False))
 
     assert isinstance(outcome, Measured)
+
+
+def test_what_is_only_looked_at_runs_twice_if_all_runs_have_to_give_the_same(worker: Worker, ask: Ask) -> None:
+    asked = ask("accumulates")
+    build = dataclasses.replace(asked.build, deterministic=True)
+    outcome = worker.measure(dataclasses.replace(asked, build=build, as_used=False))
+
+    assert isinstance(outcome, Refused | Failed)
+    assert outcome.reason.endswith("--deterministic asks for the same") or "when run again" in outcome.reason
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class AskMeasure:
             cache between two runs of this kernel. Otherwise they are still in the cache.
         bytes_beside: Memory that a plan's other kernels touch on the host between two runs of this kernel; 0 if there
             are none.
-        as_used: Whether to judge it again after it was timed, as plans use it.
+        as_used: Whether to run it twice to judge it, and to judge it again after it was timed, as plans use it.
         load_wait_s: Seconds that other load is waited for at most while it is timed; 0 for not at all.
     """
 

@@ -78,6 +78,7 @@ class OutputCheck:
         quanta: Whether the function's roundings to quanta are the model's; otherwise their error counts.
         behind: Values inside the function that its choices are between, by name.
         deterministic: Whether all runs have to give the same bits.
+        is_briefly: Whether each kernel is judged once only, so that nothing is kept to compare further runs with.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class OutputCheck:
         deterministic: bool,
         quanta: bool = True,
         behind: Mapping[str, WireValue] | None = None,
+        is_briefly: bool = False,
     ) -> None:
         self._given = given
+        self._is_briefly = is_briefly
         self._rights = [None if value is None else decode_value(value, store) for value in expected]
         self._conditioning = [None if value is None else value.conditioning for value in expected]
         graph = function.model.graph
@@ -123,20 +126,19 @@ class OutputCheck:
         bodies = [graph.all_nodes(), *(each.all_nodes() for each in function.model.functions.values())]
         self._may_vary = all(node.op_type not in _COUNTED for nodes in bodies for node in nodes)
 
-    def twice(self, bound: Bound, run: Callable[[], None]) -> tuple[float, bool]:
-        """Run a kernel twice and judge it.
+    def once(self, bound: Bound, run: Callable[[], None]) -> float:
+        """Run a kernel and judge it.
 
         Args:
             bound: The kernel.
             run: Calls it; where that is on a device, with its values brought there and back.
 
         Returns:
-            The larger error, and whether both gave the same bits.
+            The error.
 
         Raises:
-            Stopped: If it is wrong, or may not be used.
+            Stopped: If it is wrong.
         """
-        rights = self._rights
         self._spoil(bound)
         places = [buffer.value for buffer in (*bound.inputs, *bound.outputs)]
         run()
@@ -144,16 +146,32 @@ class OutputCheck:
             problem = aliased(bound.inputs, bound.outputs, places)
         if problem:
             raise Stopped(Failed(stage=Stage.CHECK, reason=problem))
-        first = self._judged(bound)
-        kept = self._right
+        error = self._judged(bound)
         self._check_inputs(bound, self._given)
-        for value in (*self._given, *rights):
+        for value in (*self._given, *self._rights):
             drop_pages(value)
+        return error
+
+    def twice(self, bound: Bound, run: Callable[[], None]) -> tuple[float, bool]:
+        """Run a kernel twice and judge it.
+
+        Args:
+            bound: The kernel.
+            run: As for `once`.
+
+        Returns:
+            The larger error, and whether both gave the same bits.
+
+        Raises:
+            Stopped: If it is wrong, or may not be used.
+        """
+        first, kept = self.once(bound, run), self._right
         run()
         same = [same_bits(buffer.value, value) for buffer, value in zip(bound.outputs, kept, strict=True)]
         if all(same):
             return first, True
         # where the model itself asks for chance, which the reference cannot say, other bits are no fault
+        rights = self._rights
         if self._deterministic and not all(each or right is None for each, right in zip(same, rights, strict=True)):
             raise Stopped(Refused(reason=_OTHER_BITS))
         return max(first, self._judged(bound, " when run again")), False
@@ -242,7 +260,8 @@ class OutputCheck:
         if self._right and all(map(_are_same, values, self._right)):
             return self._error
         verdict = judged(self._judge, outputs, self._rights, self._conditioning)
-        self._right = [] if isinstance(verdict, str) else [_copied(value) for value in values]
+        keeps = not (self._is_briefly or isinstance(verdict, str))
+        self._right = [_copied(value) for value in values] if keeps else []
         self._error = 0.0 if isinstance(verdict, str) else verdict
         return verdict
 

@@ -159,12 +159,13 @@ class Trial:
         return load_wait_of(ask.build.threads, ask.load_wait_s).spent_s
 
     def check(self, bound: Bound, ask: AskMeasure | AskBuild) -> tuple[float, bool]:
-        """Run twice; return the larger error and whether both gave the same bits.
+        """Run twice, or once briefly; return the larger error and whether no run gave other bits.
 
         Raises:
             Stopped: If it is wrong.
         """
-        return self._judge(ask).twice(bound, functools.partial(self.run, bound))
+        check, run = self._judge(ask), functools.partial(self.run, bound)
+        return (check.once(bound, run), True) if _is_brief(ask) else check.twice(bound, run)
 
     def check_as_used(self, bound: Bound, artifact: Artifact, ask: AskMeasure, taken: Measurement) -> float:
         """Check a kernel again after it was timed, and a short one after at least `_CALLS` calls.
@@ -205,6 +206,7 @@ class Trial:
                 tolerance=ask.tolerance,
                 behind=ask.behind,
                 deterministic=ask.build.deterministic,
+                is_briefly=_is_brief(ask),
             )
         return self._output_check
 
@@ -215,3 +217,11 @@ class Trial:
     def why_none(self) -> Refused | Failed:
         """Return the outcome when no variant is usable."""
         return self._lowering.why_none()
+
+
+def _is_brief(ask: AskMeasure | AskBuild) -> bool:
+    """Return whether a kernel is only looked at: if it is chosen, it is asked for in full, which judges it again.
+
+    Where all runs have to give the same bits it runs twice all the same: what does not is no candidate.
+    """
+    return isinstance(ask, AskMeasure) and not ask.as_used and not ask.build.deterministic
