@@ -104,7 +104,7 @@ PRESETS: Mapping[str, Preset] = {
             rounds=84,
             round_s=0.06,
             race_s=90.0,
-            protocol=Protocol(warmup_runs=3, warmup_s=0.02, min_samples=5, duration_s=0.12),
+            protocol=Protocol(warmup_runs=1, warmup_s=0.02, min_samples=5, duration_s=0.12),
             effort=1,
             max_variants=1,
             device_variants=4,

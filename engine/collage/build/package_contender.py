@@ -34,10 +34,12 @@ class _Turns:
 
     Attributes:
         cycle: Runs after which the inputs begin again.
+        has_run: As of `_Run`.
         parts: As of `_Run`, for the sizes of the first inputs.
         stream: As of `_Run`.
     """
 
+    has_run = True
     parts: Mapping[str, Callable[[], Any]]
     stream: Callable[[], Callable[[], Any]]
 
@@ -55,10 +57,12 @@ class _Run(functools.partial[Any]):
 
     Attributes:
         as_called: The same run as users call it.
+        has_run: Says that it ran, so that nobody runs it once more before it is timed.
         parts: Its steps, by name, if it has several and all are on the host.
         stream: Makes a call that may run beside it: that of a clone, as users call it.
     """
 
+    has_run = True
     as_called: Callable[[], Any]
     parts: Mapping[str, Callable[[], Any]]
     stream: Callable[[], Callable[[], Any]]

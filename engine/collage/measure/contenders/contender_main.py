@@ -60,7 +60,8 @@ class ContenderMain:
         self._call = getattr(importlib.import_module(module), attribute)(**ask.arguments)
         assert self._call is not None
         gc.freeze()  # what is loaded stays; collecting before each burst need not walk it
-        self._call()
+        if not getattr(self._call, "has_run", False):
+            self._call()
         return Prepared()
 
     def _burst(self, call: Callable[[], Any], ask: AskBurst) -> Burst:
