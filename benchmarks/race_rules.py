@@ -153,7 +153,13 @@ class Draw:
 
 
 def before(
-    ran: Mapping[str, Rounds], called: Mapping[str, Rounds], incumbents: Collection[str], *, heats: int, end: int
+    ran: Mapping[str, Rounds],
+    called: Mapping[str, Rounds],
+    incumbents: Collection[str],
+    *,
+    kernels: Mapping[str, int],
+    heats: int,
+    end: int,
 ) -> list[str]:
     """Keep whoever is not known to be slower, by 1.3 after the first heat: the rule before `Staying`."""
     best = {fastest(ran, list(ran)), fastest(ran, [name for name in ran if name in incumbents])}
@@ -164,7 +170,13 @@ def before(
 
 
 def to_the_end(
-    ran: Mapping[str, Rounds], called: Mapping[str, Rounds], incumbents: Collection[str], *, heats: int, end: int
+    ran: Mapping[str, Rounds],
+    called: Mapping[str, Rounds],
+    incumbents: Collection[str],
+    *,
+    kernels: Mapping[str, int],
+    heats: int,
+    end: int,
 ) -> list[str]:
     """Keep everybody."""
     return list(ran)
@@ -198,6 +210,7 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     "two singles": Variant(Staying(singles=2)),
     "nobody leaves at once": Variant(Staying(far_slower=math.inf)),
     "singles stay": Variant(Staying(far_behind=math.inf)),
+    "numbers of kernels count for nothing": Variant(Staying(alike=0.0)),
     "two runs": Variant(Staying(), 2),
     "40 s": Variant(Staying(), limit_s=40.0),
     "60 s": Variant(Staying(), limit_s=60.0),
@@ -231,7 +244,7 @@ def raced(draw: Draw, variant: Variant, *, seed: int = 0) -> Outcome:
         done, heats = done + count, heats + 1
         end = done + HEAT_ROUNDS * heats_left(outcome.seconds, outcome.turns, limit_s)
         ran = {name: samples[name] for name in running}
-        running = rule(ran, called, draw.singles, heats=heats, end=min(end, MOST_ROUNDS))
+        running = rule(ran, called, draw.singles, kernels=draw.kernels, heats=heats, end=min(end, MOST_ROUNDS))
         if done >= MOST_ROUNDS or (heats > 1 and outcome.seconds > limit_s):
             break
     contenders = [

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BOUNDS = {"collage-core": 21_500, "collage-engine": 54_900, "collage-testing": 6_000}
+BOUNDS = {"collage-core": 21_500, "collage-engine": 55_000, "collage-testing": 6_000}
 """Most lines that a distribution may hold; see `docs/design/0020-four-kinds-of-distribution.md`."""
 
 

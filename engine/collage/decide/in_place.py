@@ -30,13 +30,15 @@ from collage.decide.timed import Timed
 from collage_core.candidates.costs import CacheKey
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
+from collage_core.candidates.simple_plan import ALIKE
 from collage_core.passes.call_sites import site_name
 
 _ENOUGH: Final = 3
 """Kernels of a target that have to be timed in place to tell what its others are off by."""
-_OFF_BY: Final = 0.2
-"""Standard deviation of the logarithm of what kernels take in place relative to their costs in `FedBack.alike`. Of one
-model on a restless machine 0.1 from 1 ms on, and 0.29 from 0.2 ms on. Counts like `_ENOUGH` kernels of the same race.
+_OFF_BY_US: Final = 10.0
+"""Variance of what kernels take in place, in microseconds per microsecond of their cost in `FedBack.alike`: a standard
+deviation of 0.3 of 0.1 ms, 0.1 of 1 ms and 0.02 of 22 ms. A kernel of many operators is off by the sum of what each is
+off by, so its variance grows with its cost. Counts like `_ENOUGH` kernels of the same race.
 """
 
 
@@ -50,7 +52,7 @@ class FedBack:
         plans: The plans that raced, with these costs.
         worthwhile: Further plans that look better than all of them.
         fastest: The one that took least, with these costs; None if its steps were not timed, as those of one kernel.
-        off_by: What kernels turned out to be off by: see `_OFF_BY`.
+        off_by_us: What kernels turned out to be off by: see `_OFF_BY_US`.
     """
 
     pool: CandidatePool
@@ -58,7 +60,7 @@ class FedBack:
     plans: tuple[Plan, ...]
     worthwhile: tuple[Plan, ...]
     fastest: Plan | None
-    off_by: float = _OFF_BY
+    off_by_us: float = _OFF_BY_US
 
 
 def fed_back(
@@ -104,14 +106,19 @@ def fed_back(
     known = {plan.key for plan in plans}
     factors = _factors(both, {candidate.target.name for candidate in pool})
     alike = pool.with_costs(pool.costs.off_by(factors))
-    better = [plan for plan in mixes(alike, most) if plan.key not in known and plan.predicted_us < limit_us]
+    better = [
+        plan
+        for plan in mixes(alike, most)
+        if plan.key not in known
+        and plan.predicted_us < limit_us * (1 - ALIKE if len(plan.kernels) > len(fastest.kernels) else 1)
+    ]
     return FedBack(
         pool=pool,
         alike=alike,
         plans=tuple(corrected),
         worthwhile=renamed(better, plans),
         fastest=fastest if whole_us[fastest.name] == min(whole_us.values()) else None,
-        off_by=_still_off_by(both, factors) if both else _OFF_BY,
+        off_by_us=_still_off_by(both, factors),
     )
 
 
@@ -147,10 +154,15 @@ def _usually_off_by(both: Sequence[tuple[float, float]]) -> float:
 
 
 def _still_off_by(both: Mapping[str, Sequence[tuple[float, float]]], factors: Mapping[str, float]) -> float:
-    """Return what kernels are off by with these factors: see `_OFF_BY`. They weigh as much as they cost."""
-    each = [(cost, math.log(time / cost / factors[name])) for name in both for cost, time in both[name]]
-    costs, errors = np.transpose([*each, *[(statistics.mean(cost for cost, _ in each), _OFF_BY)] * _ENOUGH])
-    return math.sqrt(np.average(errors**2, weights=costs))
+    """Return what kernels are off by with these factors: see `_OFF_BY_US`.
+
+    By the median of squares, because some small kernels are off by a half and more, and large ones are not.
+    """
+    usual = statistics.NormalDist().inv_cdf(0.75) ** 2  # median of the square of a number with variance 1
+    off = [
+        factors[name] * cost * math.log(time / cost / factors[name]) ** 2 for name in both for cost, time in both[name]
+    ]
+    return statistics.median([*off, *[_OFF_BY_US * usual] * _ENOUGH]) / usual
 
 
 def _with_costs(plan: Plan, times_us: Mapping[int, float]) -> Plan:

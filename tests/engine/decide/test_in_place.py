@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import pytest
 from hypothesis import given
@@ -163,10 +162,21 @@ def test_names_of_further_plans_are_new() -> None:
 
 def test_what_kernels_are_off_by_is_learnt_from_those_that_were_timed() -> None:
     [best] = mixes(POOL, 1)
-    steady = raced(best, 51.0, {"k0000": 15.0, "k0001": 15.0, "k0002": 15.0})
-    rough = raced(best, 51.0, {"k0000": 5.0, "k0001": 15.0, "k0002": 45.0})
-
-    known = [fed_back(POOL, [best], [times], USUAL_US, 1).off_by for times in (steady, rough)]
+    parts = ({"k0000": 15.0, "k0001": 15.0, "k0002": 15.0}, {"k0000": 5.0, "k0001": 15.0, "k0002": 45.0})
+    steady, rough = (fed_back(POOL, [best], [raced(best, 51.0, each)], USUAL_US, 1).off_by_us for each in parts)
 
     # three kernels as expected count as many as three of which nothing is known; then two of them are off by 3
-    assert known == pytest.approx([0.2 / 2**0.5, ((3 * 0.2**2 + 2 * math.log(3) ** 2) / 6) ** 0.5])
+    assert steady == pytest.approx(10.0 / 2)
+    assert rough == pytest.approx(10.0)  # of 0, 10, 10, 10 and twice 15 * log(3)**2 / 0.455
+
+
+def test_that_few_small_kernels_are_far_off_says_nothing_of_large_ones() -> None:
+    graph = DataflowGraph(chain("Relu", "Exp", "Neg", "Relu", "Exp", "Neg", "Tanh"))
+    truth = by_operator({"a": {"Relu": 20000.0, "Exp": 20000.0, "Neg": 20000.0, "Tanh": 100.0}}, launch_us=0.0)
+    pool = pool_of(graph, truth, *(kernel(graph, A, name) for name in graph.names)).pool
+    [plan] = mixes(pool, 1)
+    parts = {f"k{number:04}": 20050.0 if number % 2 else 19950.0 for number in range(6)} | {"k0006": 300.0}
+
+    found = fed_back(pool, [plan], [raced(plan, sum(parts.values()), parts)], USUAL_US, 1)
+
+    assert found.off_by_us < 2.0

@@ -181,6 +181,7 @@ class EndToEndTimer:
         return race(
             contenders,
             [plan.key for plan in plans if plan.single],
+            kernels={plan.key: len(plan.kernels) for plan in plans},
             rounds=self._saved.preset.rounds,
             round_s=self._saved.preset.round_s,
             limit_s=part.limit_s,

@@ -65,6 +65,7 @@ def race(
     contenders: Mapping[str, Contender],
     incumbents: Collection[str],
     *,
+    kernels: Mapping[str, int] | None = None,
     rounds: int,
     round_s: float,
     limit_s: float,
@@ -89,6 +90,7 @@ def race(
     Args:
         contenders: Contenders by name.
         incumbents: Names of the incumbents.
+        kernels: As for `Staying`.
         rounds: Maximum number of rounds in total.
         round_s: Seconds each contender runs in a round.
         limit_s: Seconds after which no heat begins, without those in which turns are taken again.
@@ -159,7 +161,7 @@ def race(
             break
         ran = {name: samples[name] for name in running if len(samples.get(name, ())) == done}
         end = min(rounds, done + HEAT_ROUNDS * heats_left(elapsed_s, turns, limit_s))
-        likely = staying(ran, called, incumbents, heats=heats, end=end)
+        likely = staying(ran, called, incumbents, kernels=kernels, heats=heats, end=end)
         open_still = set(likely).difference(incumbents, keep) if keep else likely
         running = [name for name in ran if name in {*likely, *keep}] if open_still else []
         if mixes_wait and running and not set(running).intersection(incumbents):

@@ -11,6 +11,9 @@ or `ORDER_WORTH` where only the order of plans of one kind is open. That is the 
 S. E. Chick and K. Inoue, "New two-stage and sequential procedures for selecting the best simulated system" (Operations
 Research 49(5), 2001).
 
+Of mixed plans that cannot be told apart that of the fewest kernels is kept. So where only their order is open, others
+count as if they took `ALIKE` more.
+
 Stopping for futility errs on one side only: what leaves is not kept, so nothing is kept on less evidence, but for a
 mixed plan that is faster by far.
 
@@ -30,6 +33,7 @@ from typing import Final
 from collage.decide.decision import DISPLACE_BELOW
 from collage.measure.contenders.interleaved import Rounds
 from collage.measure.statistics import Interval, percentile, ratio_interval
+from collage_core.candidates.simple_plan import ALIKE
 
 FUTILE: Final = 0.05
 """Chance of being kept, or of being the fastest, below which a contender leaves."""
@@ -70,6 +74,8 @@ class Staying:
         far_behind: Single toolchains leave after a heat if the ratios of their times to those of the mixed plans that
             stay are unlikely to end below this.
         percent: Which percentile of a round's samples counts.
+        alike: Share of its time by which a mixed plan of more kernels counts as slower than those of the fewest, where
+            only the order of mixed plans is open.
     """
 
     singles: int | None = None
@@ -79,6 +85,7 @@ class Staying:
     far_slower: float = FAR_SLOWER
     far_behind: float = FAR_SLOWER
     percent: float = 50.0
+    alike: float = ALIKE
 
     def __call__(
         self,
@@ -86,6 +93,7 @@ class Staying:
         called: Mapping[str, Rounds],
         incumbents: Collection[str],
         *,
+        kernels: Mapping[str, int] | None = None,
         heats: int,
         end: int,
     ) -> list[str]:
@@ -95,6 +103,7 @@ class Staying:
             ran: Samples by round of each contender that ran the last heat, of the same rounds.
             called: The same of runs as users call them; nothing of contenders that have no such call.
             incumbents: Names of the single toolchains.
+            kernels: How many kernels mixed plans have; None if that decides nothing.
             heats: Heats so far, at least one.
             end: Rounds after which the race ends, as far as is known.
         """
@@ -111,7 +120,7 @@ class Staying:
         )
         if behind or not singles:
             singles = []
-            mixes = self._fastest(mixes, ways[:1], heats, end, self.order_worth)
+            mixes = self._fastest(mixes, ways[:1], heats, end, self.order_worth, kernels)
         likely = {*mixes, *singles}
         staying = [name for name in ran if name in likely]
         if len(staying) < 2 or (heats > 1 and all(is_settled(way, staying, self.percent) for way in ways)):
@@ -161,15 +170,26 @@ class Staying:
         return self._outlook(way, single, mix, heats, end).chance(math.log(self.far_behind)) < self.futile
 
     def _fastest(
-        self, names: Sequence[str], ways: Sequence[Mapping[str, Rounds]], heats: int, end: int, worth: float
+        self,
+        names: Sequence[str],
+        ways: Sequence[Mapping[str, Rounds]],
+        heats: int,
+        end: int,
+        worth: float,
+        kernels: Mapping[str, int] | None = None,
     ) -> list[str]:
         """Return those of a kind that may be the fastest of it, the likeliest first."""
+        fewest = min((kernels[name] for name in names), default=0) if kernels else 0
+        more = {name: math.log1p(self.alike) if kernels and kernels[name] > fewest else 0.0 for name in names}
         chances: dict[str, float] = {}
         for way in ways:
-            best = fastest(way, names, self.percent) if names else ""
+            best = fastest(way, names, self.percent, more) if names else ""
             for name in names:
                 outlook = None if name == best else self._outlook(way, name, best, heats, end)
-                chance = 1.0 if outlook is None else self._worthwhile(outlook, 0.0, worth)
+                chance = 1.0
+                if outlook is not None:
+                    outlook = dataclasses.replace(outlook, mean=outlook.mean + more[name] - more[best])
+                    chance = self._worthwhile(outlook, 0.0, worth)
                 chances[name] = max(chances.get(name, 0.0), chance)
         return sorted((name for name in names if chances[name] > 0), key=lambda name: -chances[name])
 
@@ -246,9 +266,19 @@ def is_settled(way: Mapping[str, Rounds], names: Sequence[str], percent: float =
     return all(ratio.low > 1 or ratio.high - ratio.low <= 2 * _CLOSE for ratio in ratios)
 
 
-def fastest(way: Mapping[str, Rounds], names: Sequence[str], percent: float = 50.0) -> str:
-    """Return the contender with the smallest median over rounds of what counts of each."""
+def fastest(
+    way: Mapping[str, Rounds], names: Sequence[str], percent: float = 50.0, more: Mapping[str, float] | None = None
+) -> str:
+    """Return the contender with the smallest median over rounds of what counts of each.
+
+    Args:
+        way: Samples by round of each.
+        names: The contenders.
+        percent: Which percentile of a round's samples counts.
+        more: By how much the logarithm of what each takes counts as larger; by nothing if None.
+    """
     middle = {name: statistics.median(percentile(each, percent) for each in way[name]) for name in names}
+    middle = {name: each * math.exp(more[name]) for name, each in middle.items()} if more else middle
     return min(middle, key=lambda name: (middle[name], name))
 
 

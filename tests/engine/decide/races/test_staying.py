@@ -35,10 +35,11 @@ def staying(
     end: int = END,
     worth: float = 0.0,
     order_worth: float | None = None,
+    kernels: Mapping[str, int] | None = None,
 ) -> str:
     called = rounds(called_us, noise) if called_us is not None else {}
     rule = Staying(worth=worth, order_worth=worth if order_worth is None else order_worth)
-    return "".join(rule(rounds(times_us, noise), called, singles, heats=heats, end=end))
+    return "".join(rule(rounds(times_us, noise), called, singles, kernels=kernels, heats=heats, end=end))
 
 
 def test_a_mixed_plan_that_cannot_be_kept_leaves_however_close_it_is() -> None:
@@ -135,6 +136,30 @@ def test_of_several_mixed_plans_those_stay_of_which_enough_is_to_be_expected() -
     assert staying(times, "a", end=84, worth=0.001) == "alm"
     assert staying(times, "a", end=84, worth=0.02) == "al"
     assert staying(times, "a", end=84, worth=0.2) == ""
+
+
+@pytest.mark.parametrize(
+    ("kernels", "expected"), [((2, 2), "mn"), ((2, 3), ""), ((3, 2), ""), ((4, 3), ""), (None, "mn")]
+)
+def test_of_mixed_plans_that_are_as_good_as_equal_that_of_the_fewest_kernels_runs_on(
+    kernels: tuple[int, int] | None, expected: str
+) -> None:
+    counts = None if kernels is None else dict(zip("mn", kernels, strict=True))
+
+    assert staying({"m": 99.5, "n": 100.0}, "", kernels=counts, noise=0.003, worth=0.005, end=84) == expected
+
+
+def test_a_mixed_plan_of_more_kernels_stays_if_it_may_be_faster_by_enough_to_be_kept() -> None:
+    times = {"m": 100.0, "n": 99.0}
+
+    assert staying(times, "", kernels={"m": 2, "n": 4}, noise=0.03, worth=0.005, end=84) == "mn"
+    assert staying(times, "", kernels={"m": 2, "n": 4}, noise=0.003, worth=0.005, end=84) == ""
+
+
+def test_while_toolchains_may_be_as_fast_the_number_of_kernels_decides_nothing() -> None:
+    times = {"a": 100.0, "m": 93.0, "n": 92.5}
+
+    assert staying(times, "a", kernels={"m": 2, "n": 3}, noise=0.003, worth=0.005, end=84) == "amn"
 
 
 def test_who_was_faster_in_two_of_six_rounds_stays_though_most_rounds_say_it_is_slower_by_far() -> None:
