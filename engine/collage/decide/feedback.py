@@ -15,14 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from collage.control.tie_breaking import TieBreaking
-from collage.decide.in_place import FedBack, fed_back, renamed
+from collage.decide.in_place import FedBack, counted_us, fed_back, renamed
 from collage.decide.neighbours import variants_of
 from collage.decide.races.going_on import NotRacedError, Race, gone_on
 from collage.decide.races.saved_races import EndToEndTimings
 from collage.decide.races.staying import WORTH, Outlook
 from collage_core.candidates.plan import Plan
 from collage_core.candidates.pool import CandidatePool
-from collage_core.candidates.simple_plan import ALIKE
 
 _TIMES: Final = 2
 """Times that further plans may join. When it was four, of fourteen mixes that were kept two had joined: one the first
@@ -100,12 +99,8 @@ def _variants(found: FedBack, fastest: Plan, most: int) -> tuple[Plan, ...]:
 
 
 def _saving(found: FedBack, plan: Plan, fastest: Plan) -> float:
-    """Return what a plan is expected to save where it saves enough to be kept, as a share of what the fastest takes.
-
-    One of more kernels counts as if it took `ALIKE` more, because it would not be kept for less.
-    """
+    """Return what a plan is expected to save where it saves enough to be kept, as a share of what the fastest takes."""
     untimed = [kernel for kernel in plan.kernels if found.pool.cache_key(kernel) not in found.pool.costs.in_place_us]
     unknown_us = math.sqrt(found.off_by_us * sum(found.alike.cost_us(kernel) or 0.0 for kernel in untimed))
-    more = math.log1p(ALIKE) if len(plan.kernels) > len(fastest.kernels) else 0.0
-    mean = math.log(plan.predicted_us / fastest.predicted_us) + more
+    mean = math.log(counted_us(plan, fastest) / fastest.predicted_us)
     return Outlook(mean, max(unknown_us / plan.predicted_us, 1e-9), 0.0).saving(0.0)

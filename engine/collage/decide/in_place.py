@@ -106,12 +106,7 @@ def fed_back(
     known = {plan.key for plan in plans}
     factors = _factors(both, {candidate.target.name for candidate in pool})
     alike = pool.with_costs(pool.costs.off_by(factors))
-    better = [
-        plan
-        for plan in mixes(alike, most)
-        if plan.key not in known
-        and plan.predicted_us < limit_us * (1 - ALIKE if len(plan.kernels) > len(fastest.kernels) else 1)
-    ]
+    better = [plan for plan in mixes(alike, most) if plan.key not in known and counted_us(plan, fastest) < limit_us]
     return FedBack(
         pool=pool,
         alike=alike,
@@ -120,6 +115,14 @@ def fed_back(
         fastest=fastest if whole_us[fastest.name] == min(whole_us.values()) else None,
         off_by_us=_still_off_by(both, factors),
     )
+
+
+def counted_us(plan: Plan, than: Plan) -> float:
+    """Return what a plan is predicted to take, and `ALIKE` more if it has more kernels than another.
+
+    Where both cannot be told apart the other is kept, so it has to be faster by so much.
+    """
+    return plan.predicted_us * (1 + ALIKE if len(plan.kernels) > len(than.kernels) else 1)
 
 
 def renamed(further: Sequence[Plan], plans: Sequence[Plan]) -> tuple[Plan, ...]:

@@ -78,7 +78,7 @@ class OutputCheck:
         quanta: Whether the function's roundings to quanta are the model's; otherwise their error counts.
         behind: Values inside the function that its choices are between, by name.
         deterministic: Whether all runs have to give the same bits.
-        is_briefly: Whether each kernel is judged once only, so that nothing is kept to compare further runs with.
+        is_brief: Whether each kernel is judged once only, so that nothing is kept to compare further runs with.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class OutputCheck:
         deterministic: bool,
         quanta: bool = True,
         behind: Mapping[str, WireValue] | None = None,
-        is_briefly: bool = False,
+        is_brief: bool = False,
     ) -> None:
         self._given = given
-        self._is_briefly = is_briefly
+        self._is_brief = is_brief
         self._rights = [None if value is None else decode_value(value, store) for value in expected]
         self._conditioning = [None if value is None else value.conditioning for value in expected]
         graph = function.model.graph
@@ -171,8 +171,8 @@ class OutputCheck:
         if all(same):
             return first, True
         # where the model itself asks for chance, which the reference cannot say, other bits are no fault
-        rights = self._rights
-        if self._deterministic and not all(each or right is None for each, right in zip(same, rights, strict=True)):
+        varies = [not each and right is not None for each, right in zip(same, self._rights, strict=True)]
+        if self._deterministic and any(varies):
             raise Stopped(Refused(reason=_OTHER_BITS))
         return max(first, self._judged(bound, " when run again")), False
 
@@ -260,7 +260,7 @@ class OutputCheck:
         if self._right and all(map(_are_same, values, self._right)):
             return self._error
         verdict = judged(self._judge, outputs, self._rights, self._conditioning)
-        keeps = not (self._is_briefly or isinstance(verdict, str))
+        keeps = not (self._is_brief or isinstance(verdict, str))
         self._right = [_copied(value) for value in values] if keeps else []
         self._error = 0.0 if isinstance(verdict, str) else verdict
         return verdict

@@ -206,7 +206,7 @@ class Trial:
                 tolerance=ask.tolerance,
                 behind=ask.behind,
                 deterministic=ask.build.deterministic,
-                is_briefly=_is_brief(ask),
+                is_brief=_is_brief(ask),
             )
         return self._output_check
 
